@@ -1,0 +1,98 @@
+//! Searches small configurations exhaustively and prints how many states they have.
+//!
+//! `cargo run --release -p warlock-consensus --example model` searches all of them. `--only TEXT` takes those whose name contains the
+//! text. With the feature `planted-bugs`, `--bug NAME` breaks a safety rule on purpose and fails unless the search notices;
+//! `--bug all` tries every bug that a model covers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_types, clippy::disallowed_methods)]
+
+#[path = "../tests/model/mod.rs"]
+mod model;
+
+use model::{Model, Report, Setup};
+use std::process::ExitCode;
+use std::time::Instant;
+use warlock_consensus::Config;
+use warlock_consensus::planted::{Bug, COMPILED_IN};
+
+/// No configuration may need more memory than this many states take.
+const STATES_MAX: usize = 100_000_000;
+
+fn main() -> ExitCode {
+    let (mut only, mut bug) = (None, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--only" => only = arguments.next(),
+            "--bug" => bug = arguments.next(),
+            other => {
+                eprintln!("unknown argument {other}; known: --only TEXT, --bug NAME");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let mut setups = model::all();
+    setups.retain(|setup| only.as_ref().is_none_or(|text| setup.name.contains(text.as_str())));
+    match bug {
+        None => search_all(setups),
+        Some(_) if !COMPILED_IN => {
+            eprintln!("planted bugs need --features planted-bugs");
+            ExitCode::from(2)
+        }
+        Some(name) if name == "all" => plant(setups, model::COVERED),
+        Some(name) => match Bug::ALL.iter().find(|bug| format!("{bug:?}") == name) {
+            Some(bug) => plant(setups, &[*bug]),
+            None => {
+                eprintln!("there is no planted bug {name}; known: {:?}", Bug::ALL);
+                ExitCode::from(2)
+            }
+        },
+    }
+}
+
+fn search(setup: Setup, config: Config) -> Report {
+    let start = Instant::now();
+    let report = Model::new(setup, config).search(STATES_MAX, |states| {
+        eprint!("\r  {} million states, {:.0} s ", states / 1_000_000, start.elapsed().as_secs_f64());
+    });
+    eprint!("\r");
+    println!("{report:?}; {:.2} s", start.elapsed().as_secs_f64());
+    report
+}
+
+fn tell(report: &Report) {
+    if let Some((broken, trace)) = &report.violation {
+        println!("  broken after {} steps: {broken}", trace.len());
+        for line in trace {
+            println!("    {line}");
+        }
+    }
+}
+
+fn search_all(setups: Vec<Setup>) -> ExitCode {
+    let (mut states, mut failed) = (0, false);
+    for setup in setups {
+        let report = search(setup, Config::default());
+        states += report.states;
+        failed |= report.violation.is_some() || !report.complete;
+        tell(&report);
+    }
+    println!("{states} states in all; {}", if failed { "BROKEN" } else { "every rule holds in all of them" });
+    ExitCode::from(u8::from(failed))
+}
+
+fn plant(setups: Vec<Setup>, bugs: &[Bug]) -> ExitCode {
+    let mut missed = Vec::new();
+    for bug in bugs {
+        println!("{bug:?}: {}", bug.describe());
+        let caught = setups.iter().any(|setup| {
+            let report = search(setup.clone(), model::with_bug(*bug));
+            tell(&report);
+            report.violation.is_some()
+        });
+        if !caught {
+            missed.push(*bug);
+        }
+    }
+    println!("{} of {} planted bugs caught; missed: {missed:?}", bugs.len() - missed.len(), bugs.len());
+    ExitCode::from(u8::from(!missed.is_empty()))
+}

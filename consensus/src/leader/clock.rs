@@ -1,0 +1,69 @@
+//! Cluster time as the master stamps it.
+//!
+//! Each master's clock is a line of its own: it starts where the line of the master before it stands, as far as a quorum knows, advances with
+//! the monotonic clock, and is pulled toward the wall clock slowly. Because a new line never starts ahead of the newest one before
+//! it, neither a step of a wall clock nor a change of master makes anything expire early (E3). That time never goes back (E2) is the
+//! ledger's: it takes the highest stamp so far.
+
+use crate::message::ClockReport;
+use crate::types::{Now, Time};
+
+/// A running cluster clock.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterClock {
+    base_us: u64,
+    base_at: Time,
+}
+
+impl ClusterClock {
+    /// A new master takes over from the newest line that the quorum knows.
+    ///
+    /// Acceptors that have been running since they saw it know best how much has passed. If all of them restarted, wall clocks have to tell: then the lower
+    /// median of the whole quorum counts, so a single wall clock that jumped ahead changes nothing.
+    pub fn adopt(&mut self, reports: &[ClockReport], now: Now) {
+        let known: Vec<&ClockReport> = reports.iter().filter(|report| report.estimate_ms > 0).collect();
+        let newest = known.iter().map(|report| report.master).max();
+        let mut estimates: Vec<u64> = known
+            .iter()
+            .filter(|report| report.is_monotonic && Some(report.master) == newest)
+            .map(|report| report.estimate_ms)
+            .collect();
+        if estimates.is_empty() {
+            estimates = known.iter().map(|report| report.estimate_ms).collect();
+        }
+        estimates.sort_unstable();
+        let start_ms = match estimates.len() {
+            0 => now.wall_ms, // the cluster's first stamp
+            count => estimates[(count - 1) / 2],
+        };
+        *self = ClusterClock { base_us: start_ms * 1000, base_at: now.at };
+    }
+
+    /// The ledger stands at this time: the line is at least there.
+    pub fn see(&mut self, cluster_ms: u64, now: Now) {
+        let passed_us = now.at.0.saturating_sub(self.base_at.0);
+        if cluster_ms * 1000 > self.base_us + passed_us {
+            *self = ClusterClock { base_us: cluster_ms * 1000, base_at: now.at };
+        }
+    }
+
+    /// Believes the wall clock: only for showing that the tests notice.
+    pub fn trust_wall(&mut self, now: Now) {
+        *self = ClusterClock { base_us: now.wall_ms * 1000, base_at: now.at };
+    }
+
+    /// Cluster time now, in milliseconds.
+    pub fn stamp(&mut self, now: Now, pull_ppm: u64) -> u64 {
+        let passed_us = now.at.0.saturating_sub(self.base_at.0);
+        let straight_us = self.base_us + passed_us;
+        let wall_us = now.wall_ms.saturating_mul(1000);
+        let pull_us = passed_us.saturating_mul(pull_ppm) / 1_000_000;
+        let pulled_us = wall_us.clamp(straight_us.saturating_sub(pull_us), straight_us + pull_us);
+        if pull_us > 0 {
+            // Settled as soon as it is a microsecond: a wall clock that jumps from one side to the other must not turn the pull of a
+            // long time around at once.
+            *self = ClusterClock { base_us: pulled_us, base_at: now.at };
+        }
+        pulled_us / 1000
+    }
+}

@@ -1,0 +1,58 @@
+//! Counting the master lease.
+//!
+//! **Safe:** a grant counts from the moment its request was *sent*, shortened by the drift bound; only voters of the ballot's view
+//! count; after a release nothing of the released ballot counts.
+//! Invariant M1 (with the acceptors' A4): at most one node holds a valid lease at any instant.
+
+use crate::types::{NodeId, Time};
+use crate::view::View;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The lease of this node, over the ballots in which it leads.
+#[derive(Clone, Debug, Default)]
+pub struct Lease {
+    /// For each voter of the current ballot's view, when the newest request was sent that it granted.
+    grants: BTreeMap<NodeId, Time>,
+    until: Option<Time>,
+}
+
+impl Lease {
+    /// A new ballot: grants of the old one count no more. A lease already held goes on until its end: the acceptors are bound to this
+    /// node whatever its ballot.
+    pub fn new_ballot(&mut self) {
+        self.grants.clear();
+    }
+
+    /// A voter granted the request sent at `sent_at`; `counted` is how long that counts.
+    pub fn grant(&mut self, voter: NodeId, sent_at: Time, view: &View, counted: Duration) {
+        if !view.is_voter(voter) {
+            return;
+        }
+        let newest = self.grants.entry(voter).or_insert(sent_at);
+        *newest = (*newest).max(sent_at);
+        let mut sent: Vec<Time> = self.grants.values().copied().collect();
+        sent.sort_unstable_by(|a, b| b.cmp(a));
+        if let Some(oldest_needed) = sent.get(view.majority() - 1) {
+            let until = oldest_needed.plus(counted);
+            self.until = Some(self.until.map_or(until, |known| known.max(until)));
+        }
+    }
+
+    /// Gives the lease up.
+    pub fn release(&mut self) {
+        *self = Lease::default();
+    }
+
+    /// When the lease ends.
+    #[must_use]
+    pub fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Whether the lease is held at `at`.
+    #[must_use]
+    pub fn holds(&self, at: Time) -> bool {
+        self.until.is_some_and(|until| at < until)
+    }
+}

@@ -1,0 +1,223 @@
+//! Applying decided values: exactly once, in order, in cluster time.
+//!
+//! The [`Ledger`] is the part of the replicated state that belongs to consensus: how far the sequence is applied, cluster time, whose turn it
+//! is, and for each origin which of its commands ran and what they answered. It is the same on every node at the same slot, and
+//! part of every snapshot.
+//!
+//! Invariants:
+//! * R3: applied slots are a contiguous prefix.
+//! * E1: a command id runs at most once, and the commands of one origin run in the order of their numbers.
+//! * E2: cluster time never goes back.
+
+use crate::config::Config;
+use crate::planted::Bug;
+use crate::types::{Ballot, NodeId};
+use crate::value::{Body, Command, CommandId, Origin, Value};
+use crate::view::View;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What executes commands: the pluggable back end. Must be deterministic: the same calls in the same order give the same replies and state.
+pub trait Machine {
+    /// Executes one command.
+    fn apply(&mut self, stamp: &Stamp, id: CommandId, payload: &Bytes) -> Bytes;
+}
+
+/// When and where in the sequence a command runs. The only time that a machine sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The slot.
+    pub slot: u64,
+    /// The position inside the slot's batch.
+    pub index: u32,
+    /// Cluster time in milliseconds.
+    pub at_ms: u64,
+    /// False when another master has started since this batch was made: what its master decided by looking at the state (an
+    /// expiry, say) must not be done any more.
+    pub master_is_current: bool,
+}
+
+/// What became of a command when its slot was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran now.
+    Executed(Bytes),
+    /// It had run before; this is what it answered then.
+    Repeated(Bytes),
+    /// It did nothing: its origin does not wait for it any more, or an earlier command of the origin has to come first.
+    Skipped,
+}
+
+/// One origin's commands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Executed {
+    incarnation: u64,
+    /// The next number to run.
+    next: u64,
+    /// The answers of the numbers just below `next`; the origin still waits for them.
+    replies: VecDeque<Bytes>,
+}
+
+impl Executed {
+    fn reply(&self, seq: u64) -> Option<&Bytes> {
+        let first = self.next - self.replies.len() as u64;
+        seq.checked_sub(first).and_then(|i| self.replies.get(usize::try_from(i).ok()?))
+    }
+
+    fn forget_below(&mut self, low: u64) {
+        while !self.replies.is_empty() && self.next - (self.replies.len() as u64) < low {
+            self.replies.pop_front();
+        }
+        self.next = self.next.max(low);
+    }
+}
+
+/// The replicated state that consensus itself needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    applied: u64,
+    cluster_ms: u64,
+    master: Ballot,
+    view: Option<Arc<View>>,
+    origins: BTreeMap<NodeId, Executed>,
+}
+
+impl Ledger {
+    /// The ledger of a new cluster.
+    #[must_use]
+    pub fn new(first_view: Arc<View>) -> Ledger {
+        Ledger { view: Some(first_view), ..Ledger::default() }
+    }
+
+    /// The last applied slot.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Cluster time after it.
+    #[must_use]
+    pub fn cluster_ms(&self) -> u64 {
+        self.cluster_ms
+    }
+
+    /// The newest view that is established at this slot.
+    #[must_use]
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.view.as_ref()
+    }
+
+    /// Commands of `origin` with lower numbers have run (or will never run).
+    #[must_use]
+    pub fn executed_below(&self, origin: Origin) -> u64 {
+        match self.origins.get(&origin.node) {
+            Some(table) if table.incarnation == origin.incarnation => table.next,
+            Some(table) if table.incarnation > origin.incarnation => u64::MAX,
+            _ => 1,
+        }
+    }
+
+    /// What a command answered, while its origin still waits for it.
+    #[must_use]
+    pub fn reply(&self, id: CommandId) -> Option<&Bytes> {
+        self.origins
+            .get(&id.origin.node)
+            .filter(|table| table.incarnation == id.origin.incarnation)
+            .and_then(|table| table.reply(id.seq))
+    }
+
+    /// How many replies are remembered, over all origins.
+    #[must_use]
+    pub fn replies_kept(&self) -> usize {
+        self.origins.values().map(|table| table.replies.len()).sum()
+    }
+
+    /// Applies the next slot. `outcomes` gets one entry per command, in order.
+    ///
+    /// # Panics
+    /// When `slot` is not the next one (R3).
+    pub fn apply<M: Machine>(
+        &mut self,
+        slot: u64,
+        value: &Value,
+        machine: &mut M,
+        config: &Config,
+        outcomes: &mut Vec<(CommandId, Outcome)>,
+    ) {
+        assert!(slot == self.applied + 1, "R3: slot {slot} applied after slot {}", self.applied);
+        let before = self.cluster_ms;
+        self.applied = slot;
+        self.cluster_ms = self.cluster_ms.max(value.stamp_ms);
+        if config.has_bug(Bug::StampGoesBack) && value.stamp_ms > 0 {
+            self.cluster_ms = value.stamp_ms;
+        } else {
+            assert!(self.cluster_ms >= before, "E2: cluster time went back");
+        }
+        match &value.body {
+            Body::Noop | Body::Reconfig(_) => {}
+            Body::Start { establishes } => {
+                self.master = self.master.max(value.made_in);
+                if let Some(view) = establishes {
+                    self.enter(view);
+                }
+            }
+            Body::Commands(commands) => {
+                let master_is_current = value.made_in >= self.master;
+                for (index, command) in commands.iter().enumerate() {
+                    let index = u32::try_from(index).unwrap_or(u32::MAX);
+                    let stamp = Stamp { slot, index, at_ms: self.cluster_ms, master_is_current };
+                    outcomes.push((command.id, self.execute(&stamp, command, machine, config)));
+                }
+            }
+        }
+    }
+
+    fn execute<M: Machine>(
+        &mut self,
+        stamp: &Stamp,
+        command: &Command,
+        machine: &mut M,
+        config: &Config,
+    ) -> Outcome {
+        let Command { id, low, payload } = command;
+        // Member ids are never reused, so a command of a removed member can only be a late one: its table is gone for good.
+        if self.view.as_ref().is_some_and(|view| !view.is_member(id.origin.node)) {
+            return Outcome::Skipped;
+        }
+        let table = self.origins.entry(id.origin.node).or_insert_with(|| Executed {
+            incarnation: id.origin.incarnation,
+            next: 1,
+            replies: VecDeque::new(),
+        });
+        if id.origin.incarnation < table.incarnation {
+            return Outcome::Skipped;
+        }
+        if id.origin.incarnation > table.incarnation {
+            *table = Executed { incarnation: id.origin.incarnation, next: 1, replies: VecDeque::new() };
+        }
+        table.forget_below(*low);
+        if id.seq < table.next && !config.has_bug(Bug::CommandRunsTwice) {
+            return table.reply(id.seq).map_or(Outcome::Skipped, |reply| Outcome::Repeated(reply.clone()));
+        }
+        if id.seq > table.next && !config.has_bug(Bug::CommandsOutOfOrder) {
+            return Outcome::Skipped;
+        }
+        let reply = if payload.is_empty() { Bytes::new() } else { machine.apply(stamp, *id, payload) };
+        if id.seq >= table.next {
+            table.next = id.seq + 1;
+            table.replies.push_back(reply.clone());
+        }
+        Outcome::Executed(reply)
+    }
+
+    /// From here on `view` holds: the tables of members that left go, for good.
+    fn enter(&mut self, view: &Arc<View>) {
+        if self.view.as_ref().is_some_and(|known| known.number >= view.number) {
+            return;
+        }
+        self.origins.retain(|node, _| view.is_member(*node));
+        self.view = Some(view.clone());
+    }
+}

@@ -1,0 +1,64 @@
+//! E2: cluster time never goes back. E3: it never runs faster than true time, but for drift and pull, so no time to live is cut short.
+
+use super::Verdict;
+use consensus::{Ballot, Config, Value};
+use std::collections::BTreeMap;
+
+/// Rounding to milliseconds, on both sides.
+const SLACK_US: i128 = 4_000;
+const MILLION: i128 = 1_000_000;
+
+/// The stamps of applied slots, against true time.
+#[derive(Debug)]
+pub struct ClusterTime {
+    /// How fast it may run, times 10^12.
+    rate: i128,
+    check_rate: bool,
+    made: BTreeMap<(u64, Ballot), u64>,
+    /// The lowest lead of cluster time over true time so far, and its slot.
+    lowest: Option<(i128, u64)>,
+}
+
+impl ClusterTime {
+    /// `check_rate`: the run's wall clocks allow E3.
+    #[must_use]
+    pub fn new(config: &Config, check_rate: bool) -> ClusterTime {
+        let rate = (MILLION + i128::from(config.drift_ppm)) * (MILLION + i128::from(config.pull_ppm));
+        ClusterTime { rate, check_rate, made: BTreeMap::new(), lowest: None }
+    }
+
+    /// The leader of `ballot` makes a value for `slot`.
+    pub fn made(&mut self, slot: u64, ballot: Ballot, now: u64) {
+        if self.check_rate {
+            self.made.entry((slot, ballot)).or_insert(now);
+        }
+    }
+
+    /// The value is the first that anybody applied in `slot`; the machine then stood at `cluster_ms`.
+    pub fn applied(&mut self, slot: u64, value: &Value, cluster_ms: u64, verdict: &mut Verdict) {
+        if !self.check_rate || value.stamp_ms == 0 {
+            return;
+        }
+        let Some(now) = self.made.get(&(slot, value.made_in)) else { return };
+        let lead = i128::from(cluster_ms) * 1_000 * MILLION * MILLION - i128::from(*now) * self.rate;
+        if let Some((lowest, since)) = self.lowest {
+            let fast = (lead - lowest) / (MILLION * MILLION);
+            verdict.check(fast <= SLACK_US, || {
+                format!("E3: cluster time gained {fast} µs on true time between slots {since} and {slot}")
+            });
+        }
+        if self.lowest.is_none_or(|(lowest, _)| lead < lowest) {
+            self.lowest = Some((lead, slot));
+        }
+    }
+
+    /// A node's cluster time around one slot.
+    pub fn stepped(&self, node: consensus::NodeId, before: u64, after: u64, verdict: &mut Verdict) {
+        verdict.check(after >= before, || format!("E2: {node}'s cluster time went from {before} to {after}"));
+    }
+
+    /// Forgets when earlier slots were made.
+    pub fn forget_below(&mut self, slot: u64) {
+        self.made = self.made.split_off(&(slot, Ballot::ZERO));
+    }
+}
