@@ -1,8 +1,8 @@
 //! Searches small configurations exhaustively and prints how many states they have.
 //!
 //! `cargo run --release -p warlock-consensus --example model` searches all of them. `--only TEXT` takes those whose name contains the
-//! text. With the feature `planted-bugs`, `--bug NAME` breaks a safety rule on purpose and fails unless the search notices;
-//! `--bug all` tries every bug that a model covers.
+//! text. With the feature `planted-bugs`, `--bug NAME` breaks a safety rule on purpose and fails unless the search notices; `--bug all`
+//! tries every bug that a configuration covers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_types, clippy::disallowed_methods)]
 
 #[path = "../tests/model/mod.rs"]
@@ -30,22 +30,25 @@ fn main() -> ExitCode {
             }
         }
     }
-    let mut setups = model::all();
-    setups.retain(|setup| only.as_ref().is_none_or(|text| setup.name.contains(text.as_str())));
     match bug {
-        None => search_all(setups),
+        None => {
+            let mut setups = model::all();
+            setups.retain(|setup| only.as_ref().is_none_or(|text| setup.name.contains(text.as_str())));
+            search_all(setups)
+        }
         Some(_) if !COMPILED_IN => {
             eprintln!("planted bugs need --features planted-bugs");
             ExitCode::from(2)
         }
-        Some(name) if name == "all" => plant(setups, model::COVERED),
-        Some(name) => match Bug::ALL.iter().find(|bug| format!("{bug:?}") == name) {
-            Some(bug) => plant(setups, &[*bug]),
-            None => {
-                eprintln!("there is no planted bug {name}; known: {:?}", Bug::ALL);
-                ExitCode::from(2)
+        Some(name) => {
+            let mut covered = model::covered();
+            covered.retain(|(bug, _)| name == "all" || format!("{bug:?}") == name);
+            if covered.is_empty() {
+                eprintln!("no configuration covers a planted bug {name}");
+                return ExitCode::from(2);
             }
-        },
+            plant(covered)
+        }
     }
 }
 
@@ -80,19 +83,16 @@ fn search_all(setups: Vec<Setup>) -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-fn plant(setups: Vec<Setup>, bugs: &[Bug]) -> ExitCode {
-    let mut missed = Vec::new();
-    for bug in bugs {
+fn plant(covered: Vec<(Bug, Setup)>) -> ExitCode {
+    let (count, mut missed) = (covered.len(), Vec::new());
+    for (bug, setup) in covered {
         println!("{bug:?}: {}", bug.describe());
-        let caught = setups.iter().any(|setup| {
-            let report = search(setup.clone(), model::with_bug(*bug));
-            tell(&report);
-            report.violation.is_some()
-        });
-        if !caught {
-            missed.push(*bug);
+        let report = search(setup, model::with_bug(bug));
+        tell(&report);
+        if report.violation.is_none() {
+            missed.push(bug);
         }
     }
-    println!("{} of {} planted bugs caught; missed: {missed:?}", bugs.len() - missed.len(), bugs.len());
+    println!("{} of {count} planted bugs caught; missed: {missed:?}", count - missed.len());
     ExitCode::from(u8::from(!missed.is_empty()))
 }

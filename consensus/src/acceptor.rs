@@ -6,6 +6,8 @@
 //! * A3: no accepted value has a ballot above the promise.
 //! * A4: while bound to a master it promises to nobody else; a restarted acceptor is bound as if it had just granted its longest
 //!   lease to the leader of its promise.
+//! * A6: it promises and accepts only in views that it knows, durably. Otherwise a leader that alone knew of a new view could die and leave promises
+//!   that nobody can ever surpass.
 //! * A5: it reports a watermark, and drops values below it, only when its node holds those decisions durably.
 
 use crate::config::Config;
@@ -92,7 +94,7 @@ impl StampSeen {
             Since::Wall(then_ms) => (now.wall_ms.saturating_sub(then_ms), false),
         };
         let estimate_ms = self.stamp_ms.saturating_add(passed_ms);
-        ClockReport { master: self.master, estimate_ms, is_monotonic }
+        ClockReport { master: self.master, stamp_ms: self.stamp_ms, estimate_ms, is_monotonic }
     }
 }
 
@@ -158,8 +160,18 @@ impl Acceptor {
         out
     }
 
-    fn on_p1a(&mut self, from: Address, ballot: Ballot, from_slot: u64, now: Now) -> Outputs {
+    fn on_p1a(
+        &mut self,
+        from: Address,
+        ballot: Ballot,
+        from_slot: u64,
+        view: &ViewState,
+        now: Now,
+    ) -> Outputs {
         let mut out = Outputs::default();
+        if !self.knows_view_of(ballot, view, &mut out) {
+            return out;
+        }
         if ballot > self.promised {
             let wait = self.bound_to_another(ballot.leader, now);
             if wait > Duration::ZERO && !self.config.has_bug(Bug::LeaseIgnoredByAcceptor) {
@@ -201,6 +213,9 @@ impl Acceptor {
     ) -> Outputs {
         let mut out = Outputs::default();
         let (ballot, slot) = (pvalue.ballot, pvalue.slot);
+        if ballot.view > self.view.current.number {
+            return out; // the master's heartbeats tell the view (A6)
+        }
         if ballot < self.promised && !self.config.has_bug(Bug::AcceptBelowPromise) {
             self.tell_newer_view(from.node, ballot, &mut out);
             let answer = Message::P2b { ballot, slot, promised: self.promised, sent_at, granted: false };
@@ -243,6 +258,9 @@ impl Acceptor {
         {
             return false; // A2: only a broken leader proposes two values for one slot in one ballot
         }
+        if self.accepted.get(&slot).is_some_and(|known| known.ballot == ballot) {
+            return true; // a repeat; its record is in the journal, or on its way there before this answer
+        }
         self.promised = self.promised.max(ballot);
         out.persist.push(Record::Accept { pvalue: pvalue.clone(), wall_ms: now.wall_ms });
         if slot <= self.commit.slot && ballot >= self.commit.ballot {
@@ -269,12 +287,15 @@ impl Acceptor {
 
     fn on_heartbeat(&mut self, from: Address, heartbeat: Heartbeat, now: Now) -> Outputs {
         let mut out = Outputs::default();
-        let Heartbeat { ballot, seq, sent_at, commit, view, cluster_ms, echo } = heartbeat;
+        let Heartbeat { ballot, seq, sent_at, commit, view, cluster_ms, echo, read_index } = heartbeat;
         if ballot < self.promised && !self.config.has_bug(Bug::GrantBelowPromise) {
             self.tell_newer_view(from.node, ballot, &mut out);
             let answer =
                 Message::HeartbeatAnswer { ballot, seq, sent_at, promised: self.promised, granted: false };
             out.send(self.me, from, answer);
+            return out;
+        }
+        if !self.knows_view_of(ballot, &view, &mut out) {
             return out;
         }
         self.promise(ballot, &mut out);
@@ -284,7 +305,8 @@ impl Acceptor {
         out.send(self.me, from, answer);
         self.on_commit(commit, &mut out);
         let bound_until = self.bound.map_or(now.at, |(_, until)| until);
-        let alive = MasterAlive { ballot, commit, bound_until, view, seq, answered_at: now.at, echo };
+        let alive =
+            MasterAlive { ballot, commit, bound_until, view, seq, answered_at: now.at, echo, read_index };
         out.send(self.me, self.sibling(RoleId::Replica), Message::MasterAlive(Box::new(alive.clone())));
         out.send(self.me, self.sibling(RoleId::Leader), Message::MasterAlive(Box::new(alive)));
         out
@@ -335,15 +357,30 @@ impl Acceptor {
 
     fn on_view(&mut self, view: &ViewState) -> Outputs {
         self.view.learn(view);
+        self.forget_established();
+        Outputs::default()
+    }
+
+    // ---- helpers ----
+
+    /// Whether the view of `ballot` is known, perhaps from the message that brought the ballot (A6).
+    fn knows_view_of(&mut self, ballot: Ballot, view: &ViewState, out: &mut Outputs) -> bool {
+        if ballot.view > self.view.current.number && self.view.learn(view) {
+            out.persist.push(Record::View(self.view.clone()));
+            out.send(self.me, self.sibling(RoleId::Replica), Message::ViewIs(self.view.clone()));
+            self.forget_established();
+        }
+        ballot.view <= self.view.current.number
+    }
+
+    /// An established view's reconfiguration need not be kept.
+    fn forget_established(&mut self) {
         if let Some(PValue { slot: Slot::Reconfig(number), .. }) = &self.reconfig
             && self.is_established(*number)
         {
             self.reconfig = None;
         }
-        Outputs::default()
     }
-
-    // ---- helpers ----
 
     fn sibling(&self, role: RoleId) -> Address {
         Address { node: self.me.node, role }
@@ -443,7 +480,7 @@ impl Role for Acceptor {
     fn on_message(&mut self, from: Address, message: Message, now: Now) -> Outputs {
         match message {
             Message::Probe { ballot } => self.on_probe(from, ballot, now),
-            Message::P1a { ballot, from_slot } => self.on_p1a(from, ballot, from_slot, now),
+            Message::P1a { ballot, from_slot, view } => self.on_p1a(from, ballot, from_slot, &view, now),
             Message::P2a { pvalue, commit, sent_at, lease } => {
                 self.on_p2a(from, pvalue, commit, sent_at, lease, now)
             }

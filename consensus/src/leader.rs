@@ -27,7 +27,6 @@ use clock::ClusterClock;
 use election::{Backoff, Probing, Verdict};
 use lease::Lease;
 use reign::Reign;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,8 +53,6 @@ pub struct Leader {
     invited: bool,
     /// The ballot that this leader released last.
     released: Ballot,
-    /// Members that the last reconfiguration removed: they are told until they may stop.
-    departed: BTreeSet<NodeId>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +81,6 @@ impl Leader {
             clock: ClusterClock::default(),
             invited: false,
             released: Ballot::ZERO,
-            departed: BTreeSet::new(),
             config,
         }
     }
@@ -141,6 +137,16 @@ impl Leader {
     }
 
     // ---- election ----
+
+    /// Asks around without wanting to lead: whoever knows a newer view tells it. A learner that hears no master may have been removed.
+    fn ask_for_view(&mut self, now: Now, out: &mut Outputs) {
+        let ballot = self.next_ballot();
+        for member in self.views.current.members.keys().filter(|member| **member != self.me.node) {
+            let to = Address { node: *member, role: RoleId::Acceptor };
+            out.send(self.me, to, Message::Probe { ballot });
+        }
+        self.backoff.wait(now.at, self.views.current.lease);
+    }
 
     fn start_probe(&mut self, now: Now, out: &mut Outputs) {
         let ballot = self.next_ballot();
@@ -220,8 +226,12 @@ impl Leader {
 
     fn on_scout_refused(&mut self, from: Address, ballot: Ballot, wait: Duration, now: Now) -> Outputs {
         let mut out = Outputs::default();
+        let mine = matches!(self.state, State::Scouting { ballot: mine, .. } if mine == ballot);
+        if mine && self.lease.holds(now.at) {
+            return out; // a voter that has just restarted is bound for a while: the scout asks again
+        }
         out.retires.push(from.role);
-        if matches!(self.state, State::Scouting { ballot: mine, .. } if mine == ballot) {
+        if mine {
             if self.invited {
                 // The release is on its way to them.
                 self.follow(now, Duration::ZERO, &mut out);
@@ -388,6 +398,7 @@ impl Role for Leader {
             Message::Applied { slot, stamp_ms, .. } => self.on_applied(slot, stamp_ms, now),
             Message::Request { commands } => self.on_request(commands, now),
             Message::ReadIndex { reader, seq } => self.on_read_index(from, reader, seq, now),
+            Message::MayIStop => self.on_may_i_stop(from),
             Message::Reconfigure { change, ticket } => self.on_reconfigure(from, &change, ticket, now),
             Message::Transfer { to, ticket } => self.on_transfer(from, to, ticket, now),
             _ => Outputs::default(),
@@ -397,7 +408,8 @@ impl Role for Leader {
     fn on_timeout(&mut self, now: Now) -> Outputs {
         let mut out = Outputs::default();
         match &self.state {
-            State::Following => self.start_probe(now, &mut out),
+            State::Following if self.views.current.is_voter(self.me.node) => self.start_probe(now, &mut out),
+            State::Following => self.ask_for_view(now, &mut out),
             // No quorum hears us: nothing was disturbed, ask again later.
             State::Probing(_) => self.follow(now, self.config.backoff_min, &mut out),
             State::Scouting { .. } => {
@@ -411,7 +423,7 @@ impl Role for Leader {
 
     fn deadline(&self) -> Option<Time> {
         match &self.state {
-            State::Following => self.views.current.is_voter(self.me.node).then_some(self.backoff.due()),
+            State::Following => self.views.current.is_member(self.me.node).then_some(self.backoff.due()),
             State::Probing(probing) => Some(probing.until),
             State::Scouting { until, .. } => Some(*until),
             State::Leading(reign) => Some(self.reign_deadline(reign)),

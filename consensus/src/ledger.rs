@@ -79,6 +79,9 @@ impl Executed {
 pub struct Ledger {
     applied: u64,
     cluster_ms: u64,
+    /// The newest master that made an applied value; its clock counts.
+    clock_of: Ballot,
+    /// The newest master whose start entry is applied.
     master: Ballot,
     view: Option<Arc<View>>,
     origins: BTreeMap<NodeId, Executed>,
@@ -149,7 +152,12 @@ impl Ledger {
         assert!(slot == self.applied + 1, "R3: slot {slot} applied after slot {}", self.applied);
         let before = self.cluster_ms;
         self.applied = slot;
-        self.cluster_ms = self.cluster_ms.max(value.stamp_ms);
+        // Masters' clocks differ a little. A value that a new master inherited may carry an older master's stamp that is ahead of the new
+        // master's; letting it count would cut short what the new master's values began (E3).
+        if value.made_in >= self.clock_of {
+            self.clock_of = value.made_in;
+            self.cluster_ms = self.cluster_ms.max(value.stamp_ms);
+        }
         if config.has_bug(Bug::StampGoesBack) && value.stamp_ms > 0 {
             self.cluster_ms = value.stamp_ms;
         } else {

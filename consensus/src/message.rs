@@ -17,7 +17,7 @@
 //! | `Fetch` | replica → replica | | `Log`, `SnapshotChunk` |
 //! | `SnapshotFetch` | replica → replica | | `SnapshotChunk` |
 //! | `ViewIs` | acceptor → the replica of a node that is behind; replica, leader → their siblings | | |
-//! | `Dismissed` | leader → a removed node's replica | | |
+//! | `MayIStop` | a removed node's replica → leaders | | `Dismissed` |
 //! | `Reconfigure`, `Transfer` | host → master's leader | | `AdminAnswer` |
 //!
 //! The rest stays inside one node: what scouts and commanders tell their leader, what an acceptor tells the replica and the
@@ -127,7 +127,9 @@ pub struct PValue {
 pub struct ClockReport {
     /// The newest master whose stamps it has seen: each master's clock is a line of its own.
     pub master: Ballot,
-    /// What that master's cluster time should be now: its last stamp plus what has passed since. 0: no stamp was ever seen.
+    /// That master's last stamp; 0: no stamp was ever seen.
+    pub stamp_ms: u64,
+    /// What that master's cluster time should be now: its last stamp plus what has passed since.
     pub estimate_ms: u64,
     /// Whether a monotonic clock says so; after a restart it is the wall clock.
     pub is_monotonic: bool,
@@ -157,6 +159,8 @@ pub enum Message {
         ballot: Ballot,
         /// Report accepted values from this data slot on (an answer is one page).
         from_slot: u64,
+        /// The configuration in which the ballot counts: whoever promises in a view must be able to find it again.
+        view: ViewState,
     },
     /// A promise (`promised == ballot`) or a refusal for ever (`promised > ballot`).
     P1b(Box<P1b>),
@@ -300,6 +304,8 @@ pub enum Message {
     },
     /// The configuration, as far as the sender knows it to be decided.
     ViewIs(ViewState),
+    /// A removed node's replica → the leaders of the new view: do you still need my acceptor?
+    MayIStop,
     /// Leader → a removed node's replica: a majority of this view holds everything without you.
     Dismissed(ViewState),
 
@@ -380,8 +386,8 @@ pub enum Message {
     CatchUp {
         /// The slot.
         slot: u64,
-        /// Who reported it.
-        holder: NodeId,
+        /// Who reported it, said once per reign.
+        holder: Option<NodeId>,
     },
     /// Host → replica → leader: the machine has applied up to here.
     Applied {
@@ -471,8 +477,10 @@ pub struct Heartbeat {
     /// Cluster time.
     pub cluster_ms: u64,
     /// The number of the last heartbeat that this target answered, if the leader holds the master lease right now. Proves to the
-    /// target that `commit` is at least as new as that answer.
+    /// target that `read_index` is at least as new as that answer.
     pub echo: Option<u64>,
+    /// Everything that was acknowledged to any client before this was sent lies at or below this slot.
+    pub read_index: u64,
 }
 
 /// A quorum's promises, summed up.
@@ -511,6 +519,8 @@ pub struct MasterAlive {
     pub answered_at: Time,
     /// The heartbeat's echo.
     pub echo: Option<u64>,
+    /// The heartbeat's read index.
+    pub read_index: u64,
 }
 
 /// Why an administrative request was not taken.

@@ -61,8 +61,12 @@ pub struct Replica {
     retry_at: Option<Time>,
     reads: Reads,
     freshness: Freshness,
+    /// The master was told of less than it announced: it hears again when the machine has got there.
+    owes_progress: Option<(Ballot, u64)>,
     catch_up: CatchUp,
     was_removed: bool,
+    /// A removed node asks until it is told that it may stop.
+    ask_to_stop_at: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -112,8 +116,10 @@ impl Replica {
             retry_at: None,
             reads: Reads::default(),
             freshness: Freshness::default(),
+            owes_progress: None,
             catch_up: CatchUp::default(),
             was_removed: false,
+            ask_to_stop_at: None,
             config,
         };
         let mut out = Outputs::default();
@@ -252,6 +258,9 @@ impl Replica {
         }
         self.freshness.applied(self.applied);
         self.answer_reads(out);
+        if let Some((ballot, _)) = self.owes_progress.take_if(|(_, slot)| *slot <= self.applied) {
+            self.tell_progress(ballot, out);
+        }
         out.send(self.me, self.sibling(RoleId::Leader), self.applied_message(stamp_ms));
     }
 
@@ -343,10 +352,13 @@ impl Replica {
         out
     }
 
-    fn on_catch_up(&mut self, slot: u64, holder: NodeId, now: Now) -> Outputs {
+    fn on_catch_up(&mut self, slot: u64, holder: Option<NodeId>, now: Now) -> Outputs {
         self.commit_seen = self.commit_seen.max(slot);
         if self.decided < slot {
-            self.catch_up.prefer(holder);
+            if let Some(holder) = holder {
+                self.catch_up.prefer(holder);
+                self.catch_up.hurry(now.at);
+            }
             self.catch_up.want(now.at, Duration::ZERO);
         }
         Outputs::default()
@@ -357,18 +369,20 @@ impl Replica {
     fn on_master_alive(&mut self, alive: &MasterAlive, now: Now) -> Outputs {
         let mut out = Outputs::default();
         self.learn_view(&alive.view, &mut out);
+        if alive.view.clone().learn(&self.view) {
+            self.tell_siblings(&mut out); // the master beside us may have missed it
+        }
         let known = self.master.map_or(Ballot::ZERO, |master| master.ballot);
         if alive.ballot < known {
             return out;
         }
         self.master = Some(Master { ballot: alive.ballot, heard_at: alive.answered_at });
         self.commit_seen = self.commit_seen.max(alive.commit.slot);
-        self.freshness.heard(alive.ballot, alive.seq, alive.echo, alive.commit.slot, alive.answered_at);
+        self.freshness.heard(alive.ballot, alive.seq, alive.echo, alive.read_index, alive.answered_at);
         self.freshness.applied(self.applied);
-        let leader = Address { node: alive.ballot.leader, role: RoleId::Leader };
-        let progress =
-            Message::Progress { ballot: alive.ballot, applied: self.applied, durable: self.durable };
-        out.send(self.me, leader, progress);
+        self.tell_progress(alive.ballot, &mut out);
+        let lags = self.applied < alive.commit.slot;
+        self.owes_progress = lags.then_some((alive.ballot, alive.commit.slot));
         if alive.ballot > known {
             self.send_requests(0, usize::MAX, now, &mut out);
         } else if let Some(seq) = self.requests.first_unsent() {
@@ -519,6 +533,8 @@ impl Replica {
         self.durable_wanted = self.durable_wanted.max(slot);
         self.journal_the_rest(slot, &mut out);
         self.advance(now, &mut out);
+        // Said again in any case: the acceptor may have missed it.
+        out.send(self.me, self.sibling(RoleId::Acceptor), Message::Durable { slot: self.durable });
         out
     }
 
@@ -551,15 +567,26 @@ impl Replica {
             return;
         }
         out.persist.push(Record::View(self.view.clone()));
-        for role in [RoleId::Leader, RoleId::Acceptor] {
-            out.send(self.me, self.sibling(role), Message::ViewIs(self.view.clone()));
-        }
+        self.tell_siblings(out);
         out.calls.push(HostCall::ViewChanged(self.view.clone()));
         let current = &self.view.current;
         let gone = !current.is_member(self.me.node) && self.me.node.0 < current.next_member;
         if gone && !self.was_removed {
             self.was_removed = true;
+            self.ask_to_stop_at = Some(Time(0));
             out.calls.push(HostCall::Removed);
+        }
+    }
+
+    fn tell_progress(&self, ballot: Ballot, out: &mut Outputs) {
+        let leader = Address { node: ballot.leader, role: RoleId::Leader };
+        let progress = Message::Progress { ballot, applied: self.applied, durable: self.durable };
+        out.send(self.me, leader, progress);
+    }
+
+    fn tell_siblings(&self, out: &mut Outputs) {
+        for role in [RoleId::Leader, RoleId::Acceptor] {
+            out.send(self.me, self.sibling(role), Message::ViewIs(self.view.clone()));
         }
     }
 
@@ -666,7 +693,7 @@ impl Role for Replica {
             Message::Dismissed(view) => {
                 let mut out = Outputs::default();
                 self.learn_view(&view, &mut out);
-                if self.was_removed {
+                if self.was_removed && self.ask_to_stop_at.take().is_some() {
                     out.calls.push(HostCall::MayStop);
                 }
                 out
@@ -688,6 +715,11 @@ impl Role for Replica {
         if self.catch_up.due().is_some_and(|at| at <= now.at) {
             self.fetch(now, &mut out);
         }
+        if self.ask_to_stop_at.is_some_and(|at| at <= now.at) {
+            self.ask_to_stop_at = Some(now.at.plus(self.view.current.lease));
+            let voters: Arc<[NodeId]> = self.view.current.voters().collect();
+            out.broadcast(self.me, voters, RoleId::Leader, Message::MayIStop);
+        }
         if self.retry_at.is_some_and(|at| at <= now.at) {
             self.retry_at = Some(now.at.plus(self.config.retry));
             self.send_requests(0, 1, now, &mut out);
@@ -696,6 +728,9 @@ impl Role for Replica {
     }
 
     fn deadline(&self) -> Option<Time> {
-        [self.write_down_at, self.catch_up.due(), self.retry_at].into_iter().flatten().min()
+        [self.write_down_at, self.catch_up.due(), self.retry_at, self.ask_to_stop_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

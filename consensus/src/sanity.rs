@@ -129,6 +129,7 @@ impl Sane for P1b {
             && self.reconfig.is_sane()
             && self.view.is_sane()
             && self.clock.master.is_sane()
+            && self.clock.stamp_ms.is_sane()
             && self.clock.estimate_ms.is_sane()
     }
 }
@@ -142,6 +143,7 @@ impl Sane for Heartbeat {
             && self.commit.ballot.is_sane()
             && self.view.is_sane()
             && self.cluster_ms.is_sane()
+            && self.read_index.is_sane()
     }
 }
 
@@ -165,7 +167,9 @@ impl Message {
             Message::ProbeAnswer { ballot, promised, wait } => {
                 ballot.is_sane() && promised.is_sane() && wait.is_sane()
             }
-            Message::P1a { ballot, from_slot } => ballot.is_sane() && from_slot.is_sane(),
+            Message::P1a { ballot, from_slot, view } => {
+                ballot.is_sane() && from_slot.is_sane() && view.is_sane()
+            }
             Message::P1b(answer) => answer.is_sane(),
             Message::Refused { ballot, wait } => ballot.is_sane() && wait.is_sane(),
             Message::P2a { pvalue, commit, sent_at, lease } => {
@@ -203,7 +207,7 @@ impl Message {
             Message::ViewIs(view) | Message::Dismissed(view) => view.is_sane(),
             Message::Reconfigure { change, .. } => change.is_sane(),
             Message::Transfer { to, .. } => to.is_sane(),
-            Message::AdminAnswer { .. } => true,
+            Message::AdminAnswer { .. } | Message::MayIStop => true,
             // Said inside one node: the numbers come from the roles themselves.
             Message::Adopted(adopted) => is_adopted_sane(adopted),
             local => local.is_local(),

@@ -100,7 +100,7 @@ impl Scout {
             Some(next) if next > answer.from_slot => {
                 self.wanted.insert(from, next);
                 let to = Address { node: from, role: RoleId::Acceptor };
-                out.send(self.me, to, Message::P1a { ballot: self.ballot, from_slot: next });
+                out.send(self.me, to, self.p1a(next));
             }
             _ => {
                 self.wanted.remove(&from);
@@ -132,6 +132,10 @@ impl Scout {
 
     fn leader(&self) -> Address {
         Address { node: self.me.node, role: RoleId::Leader }
+    }
+
+    fn p1a(&self, from_slot: u64) -> Message {
+        Message::P1a { ballot: self.ballot, from_slot, view: self.view.clone() }
     }
 
     fn has_quorum(&self) -> bool {
@@ -180,7 +184,7 @@ impl Scout {
         let mut out = Outputs::default();
         for (node, from_slot) in &self.wanted {
             let to = Address { node: *node, role: RoleId::Acceptor };
-            out.send(self.me, to, Message::P1a { ballot: self.ballot, from_slot: *from_slot });
+            out.send(self.me, to, self.p1a(*from_slot));
         }
         out
     }

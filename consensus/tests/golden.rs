@@ -105,6 +105,10 @@ enum Command {
         #[arg(key)]
         kind: Option<Kinds>,
         #[arg(key)]
+        slot: Option<u64>,
+        #[arg(key)]
+        text: Option<String>,
+        #[arg(key)]
         flights: Option<usize>,
     },
     /// From now on, such messages wait.
@@ -115,6 +119,10 @@ enum Command {
         to: Option<Ids>,
         #[arg(key)]
         kind: Option<Kinds>,
+        #[arg(key)]
+        slot: Option<u64>,
+        #[arg(key)]
+        text: Option<String>,
     },
     /// From now on, such messages are lost.
     Lose {
@@ -124,6 +132,10 @@ enum Command {
         to: Option<Ids>,
         #[arg(key)]
         kind: Option<Kinds>,
+        #[arg(key)]
+        slot: Option<u64>,
+        #[arg(key)]
+        text: Option<String>,
     },
     /// These nodes are cut off from all others.
     Cut(Vec<Id>),
@@ -137,6 +149,10 @@ enum Command {
         to: Option<Ids>,
         #[arg(key)]
         kind: Option<Kinds>,
+        #[arg(key)]
+        slot: Option<u64>,
+        #[arg(key)]
+        text: Option<String>,
     },
     /// Such messages that are under way arrive twice.
     Duplicate {
@@ -146,6 +162,10 @@ enum Command {
         to: Option<Ids>,
         #[arg(key)]
         kind: Option<Kinds>,
+        #[arg(key)]
+        slot: Option<u64>,
+        #[arg(key)]
+        text: Option<String>,
     },
 
     // ---- time ----
@@ -214,11 +234,19 @@ impl FromStr for Span {
     }
 }
 
-fn filter(from: Option<&Ids>, to: Option<&Ids>, kind: Option<&Kinds>) -> Filter {
+fn filter(
+    from: &Option<Ids>,
+    to: &Option<Ids>,
+    kind: &Option<Kinds>,
+    slot: &Option<u64>,
+    text: &Option<String>,
+) -> Filter {
     Filter {
-        from: from.map(|ids| ids.0.clone()),
-        to: to.map(|ids| ids.0.clone()),
-        kinds: kind.map(|kinds| kinds.0.clone()),
+        text: text.clone(),
+        from: from.as_ref().map(|ids| ids.0.clone()),
+        to: to.as_ref().map(|ids| ids.0.clone()),
+        kinds: kind.as_ref().map(|kinds| kinds.0.clone()),
+        slot: *slot,
         ..Filter::default()
     }
 }
@@ -314,23 +342,23 @@ impl goldenscript::Runner for Runner {
             Command::Sync(nodes) => ids(nodes).into_iter().for_each(|id| world.sync(id)),
             Command::Snapshot(nodes) => ids(nodes).into_iter().for_each(|id| world.take_snapshot(id)),
             Command::Stabilize => world.deliver(None, None),
-            Command::Deliver { among, from, to, kind, flights } => {
-                let mut picked = filter(from.as_ref(), to.as_ref(), kind.as_ref());
+            Command::Deliver { among, from, to, kind, slot, text, flights } => {
+                let mut picked = filter(from, to, kind, slot, text);
                 picked.among = (!among.is_empty()).then(|| among.iter().map(|id| id.0).collect());
                 world.deliver(Some(&picked), *flights);
             }
-            Command::Hold { from, to, kind } => world.hold(filter(from.as_ref(), to.as_ref(), kind.as_ref())),
-            Command::Lose { from, to, kind } => world.lose(filter(from.as_ref(), to.as_ref(), kind.as_ref())),
+            Command::Hold { from, to, kind, slot, text } => world.hold(filter(from, to, kind, slot, text)),
+            Command::Lose { from, to, kind, slot, text } => world.lose(filter(from, to, kind, slot, text)),
             Command::Cut(nodes) => {
                 let across = Some(nodes.iter().map(|id| id.0).collect());
                 world.lose(Filter { across, ..Filter::default() });
             }
             Command::Heal => world.heal(),
-            Command::Drop { from, to, kind } => {
-                world.drop_mail(&filter(from.as_ref(), to.as_ref(), kind.as_ref()));
+            Command::Drop { from, to, kind, slot, text } => {
+                world.drop_mail(&filter(from, to, kind, slot, text));
             }
-            Command::Duplicate { from, to, kind } => {
-                world.duplicate(&filter(from.as_ref(), to.as_ref(), kind.as_ref()));
+            Command::Duplicate { from, to, kind, slot, text } => {
+                world.duplicate(&filter(from, to, kind, slot, text));
             }
             Command::Tick(span) => world.tick(span.0),
             Command::Campaign(node) => world.campaign(node.0),

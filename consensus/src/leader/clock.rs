@@ -18,47 +18,44 @@ pub struct ClusterClock {
 impl ClusterClock {
     /// A new master takes over from the newest line that the quorum knows.
     ///
-    /// Acceptors that have been running since they saw it know best how much has passed. If all of them restarted, wall clocks have to tell: then the lower
-    /// median of the whole quorum counts, so a single wall clock that jumped ahead changes nothing.
+    /// Acceptors that have been running since they saw it know best how much has passed. If all of them restarted, wall clocks have to tell: then the
+    /// lower median of those that saw it counts, and of the whole quorum if that is less (whoever saw no stamp at all says that no time
+    /// has passed), so that a single wall clock that jumped ahead changes next to nothing. (An older line may be ahead of the newest by the
+    /// delay of a message.)
     pub fn adopt(&mut self, reports: &[ClockReport], now: Now) {
-        let known: Vec<&ClockReport> = reports.iter().filter(|report| report.estimate_ms > 0).collect();
-        let newest = known.iter().map(|report| report.master).max();
-        let mut estimates: Vec<u64> = known
-            .iter()
-            .filter(|report| report.is_monotonic && Some(report.master) == newest)
-            .map(|report| report.estimate_ms)
-            .collect();
-        if estimates.is_empty() {
-            estimates = known.iter().map(|report| report.estimate_ms).collect();
-        }
-        estimates.sort_unstable();
-        let start_ms = match estimates.len() {
-            0 => now.wall_ms, // the cluster's first stamp
-            count => estimates[(count - 1) / 2],
+        let newest = reports.iter().map(|report| (report.master, report.stamp_ms)).max().unwrap_or_default();
+        let saw_newest = |report: &ClockReport| report.master == newest.0;
+        let by_walls = || lower_median(reports, saw_newest).min(lower_median(reports, |_| true));
+        let start_ms = match newest {
+            (_, 0) => now.wall_ms, // the cluster's first stamp
+            (_, stamp_ms) => lower_median(reports, |report| report.is_monotonic && saw_newest(report))
+                .or_else(by_walls)
+                .map_or(stamp_ms, |estimate_ms| estimate_ms.max(stamp_ms)),
         };
-        *self = ClusterClock { base_us: start_ms * 1000, base_at: now.at };
+        *self = ClusterClock { base_us: start_ms.saturating_mul(1000), base_at: now.at };
     }
 
     /// The ledger stands at this time: the line is at least there.
     pub fn see(&mut self, cluster_ms: u64, now: Now) {
         let passed_us = now.at.0.saturating_sub(self.base_at.0);
-        if cluster_ms * 1000 > self.base_us + passed_us {
-            *self = ClusterClock { base_us: cluster_ms * 1000, base_at: now.at };
+        if cluster_ms.saturating_mul(1000) > self.base_us.saturating_add(passed_us) {
+            *self = ClusterClock { base_us: cluster_ms.saturating_mul(1000), base_at: now.at };
         }
     }
 
     /// Believes the wall clock: only for showing that the tests notice.
     pub fn trust_wall(&mut self, now: Now) {
-        *self = ClusterClock { base_us: now.wall_ms * 1000, base_at: now.at };
+        *self = ClusterClock { base_us: now.wall_ms.saturating_mul(1000), base_at: now.at };
     }
 
     /// Cluster time now, in milliseconds.
     pub fn stamp(&mut self, now: Now, pull_ppm: u64) -> u64 {
         let passed_us = now.at.0.saturating_sub(self.base_at.0);
-        let straight_us = self.base_us + passed_us;
+        let straight_us = self.base_us.saturating_add(passed_us);
         let wall_us = now.wall_ms.saturating_mul(1000);
         let pull_us = passed_us.saturating_mul(pull_ppm) / 1_000_000;
-        let pulled_us = wall_us.clamp(straight_us.saturating_sub(pull_us), straight_us + pull_us);
+        let pulled_us =
+            wall_us.clamp(straight_us.saturating_sub(pull_us), straight_us.saturating_add(pull_us));
         if pull_us > 0 {
             // Settled as soon as it is a microsecond: a wall clock that jumps from one side to the other must not turn the pull of a
             // long time around at once.
@@ -66,4 +63,11 @@ impl ClusterClock {
         }
         pulled_us / 1000
     }
+}
+
+fn lower_median(reports: &[ClockReport], counts: impl Fn(&ClockReport) -> bool) -> Option<u64> {
+    let mut estimates: Vec<u64> =
+        reports.iter().filter(|report| counts(report)).map(|report| report.estimate_ms).collect();
+    estimates.sort_unstable();
+    estimates.get(estimates.len().saturating_sub(1) / 2).copied()
 }

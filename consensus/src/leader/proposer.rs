@@ -28,8 +28,18 @@ pub struct Proposer {
     /// Decided in this ballot; kept until the replica applied it.
     pub decided: BTreeMap<u64, Arc<Value>>,
     queue: VecDeque<Command>,
-    /// The next command number of each origin.
-    expected: BTreeMap<Origin, u64>,
+    origins: BTreeMap<Origin, Expected>,
+}
+
+/// What the leader knows of one origin's commands.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// The next command number.
+    next: u64,
+    /// The lowest number that still matters to the origin.
+    low: u64,
+    /// The number that the origin was last asked for.
+    asked: Option<u64>,
 }
 
 impl Proposer {
@@ -44,29 +54,35 @@ impl Proposer {
             decided_through: phase1_watermark,
             decided: BTreeMap::new(),
             queue: VecDeque::new(),
-            expected: BTreeMap::new(),
+            origins: BTreeMap::new(),
         }
     }
 
     /// Takes commands of one origin into the queue: each once and in order, so that a command never overtakes an earlier one of the
-    /// same client. The error is the number that must come first.
-    ///
-    /// # Errors
-    /// When an earlier command is missing.
-    pub fn enqueue(&mut self, commands: Vec<Command>, queue_max: usize) -> Result<(), u64> {
-        for command in commands {
-            let expected = self.expected.entry(command.id.origin).or_insert(command.low);
-            *expected = (*expected).max(command.low);
-            if command.id.seq < *expected {
+    /// same client. When an earlier one is missing: its number, the first time that this is noticed (the origin also repeats itself).
+    pub fn enqueue(&mut self, commands: Vec<Command>, queue_max: usize) -> Option<u64> {
+        for mut command in commands {
+            let first = Expected { next: command.low, low: command.low, asked: None };
+            let known = self.origins.entry(command.id.origin).or_insert(first);
+            known.low = known.low.max(command.low);
+            known.next = known.next.max(known.low);
+            if command.id.seq < known.next {
                 continue; // a repeat: it is already on its way, or its origin does not wait for it
             }
-            if command.id.seq > *expected || self.queue.len() >= queue_max {
-                return Err(*expected);
+            if command.id.seq > known.next {
+                let is_news = known.asked != Some(known.next);
+                known.asked = Some(known.next);
+                return is_news.then_some(known.next);
             }
-            *expected += 1;
+            if self.queue.len() >= queue_max {
+                return None; // it comes again from its origin, after a while
+            }
+            known.next += 1;
+            // A late copy may carry an older `low` than the one that let it pass here: the ledger must let it pass, too.
+            command.low = known.low;
             self.queue.push_back(command);
         }
-        Ok(())
+        None
     }
 
     /// Whether commands wait for a slot.

@@ -11,7 +11,7 @@ use crate::role::{Outputs, Spawn};
 use crate::types::{Ballot, NodeId, Now, Slot, Time, Watermark};
 use crate::value::{Body, Command, Origin, Value};
 use crate::view::{Change, Condition, View};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,13 +32,14 @@ pub(super) struct Reign {
     targets: Arc<[NodeId]>,
     hearing: Hearing,
     since: Time,
-    holder: NodeId,
     heartbeat_at: Time,
     heartbeat_seq: u64,
     announced: u64,
     announce_at: Option<Time>,
     /// Somebody on another node waits for the decisions up to here.
     urgent_through: u64,
+    /// Read-index requests that came before the start entry was applied or the lease held; the newest of each node.
+    early_readers: BTreeMap<NodeId, (Address, Origin, u64)>,
 }
 
 /// A reconfiguration under way, and who asked for it.
@@ -57,6 +58,8 @@ pub(super) struct Transfer {
     until: Time,
     /// The master goes for good: whoever asked for that must ask the successor again.
     leaves: bool,
+    /// Everything is decided, and the successor was asked how far it is.
+    hurried: bool,
 }
 
 impl Leader {
@@ -90,12 +93,12 @@ impl Leader {
             hearing: Hearing::new(&view, now.at),
             view,
             since: now.at,
-            holder,
             heartbeat_at: now.at,
             heartbeat_seq: 0,
             announced: 0,
             announce_at: None,
             urgent_through: start_slot,
+            early_readers: BTreeMap::new(),
         }));
         for slot in phase1_watermark + 1..=last_inherited {
             let value = match accepted.get(&slot) {
@@ -109,6 +112,10 @@ impl Leader {
         self.command(data(start_slot), start, out);
         if let Some(pvalue) = reconfig.filter(|_| !self.config.has_bug(Bug::ReconfigForgotten)) {
             self.command(pvalue.slot, pvalue.value, out);
+        }
+        if self.replica_applied < phase1_watermark {
+            let catch_up = Message::CatchUp { slot: phase1_watermark, holder: Some(holder) };
+            out.send(self.me, self.sibling(RoleId::Replica), catch_up);
         }
         self.beat(now, out);
     }
@@ -164,7 +171,11 @@ impl Leader {
         if !self.views.chosen(view) {
             return;
         }
-        self.departed = before.members.keys().filter(|id| !view.is_member(**id)).copied().collect();
+        for departed in before.members.keys().filter(|id| !view.is_member(**id)) {
+            // Told once; if it does not hear it, it finds out when it hears no master any more.
+            let to = Address { node: *departed, role: RoleId::Replica };
+            out.send(self.me, to, Message::ViewIs(self.views.clone()));
+        }
         out.persist.push(Record::View(self.views.clone()));
         self.tell_siblings(out);
         if view.is_voter(self.me.node) {
@@ -185,7 +196,7 @@ impl Leader {
         granted: bool,
         now: Now,
     ) -> Outputs {
-        let out = Outputs::default();
+        let mut out = Outputs::default();
         self.seen = self.seen.max(promised);
         let late = self.config.has_bug(Bug::GrantAfterRelease) && ballot == self.released;
         if late && granted && promised == ballot {
@@ -203,6 +214,7 @@ impl Leader {
         reign.hearing.answered(from, seq, now.at);
         if granted {
             self.count_grant(from, sent_at, now);
+            self.answer_early_readers(now, &mut out);
         }
         out
     }
@@ -237,6 +249,7 @@ impl Leader {
         self.propose(now, &mut out);
         self.announce_soon(now, &mut out);
         self.finish_transfer(now, &mut out);
+        self.answer_early_readers(now, &mut out);
         out
     }
 
@@ -247,7 +260,7 @@ impl Leader {
         if reign.transfer.is_some() {
             return out; // the successor gets it: origins send again to a new master
         }
-        if let Err(expected) = reign.proposer.enqueue(commands, self.config.queue_max) {
+        if let Some(expected) = reign.proposer.enqueue(commands, self.config.queue_max) {
             let to = Address { node: origin.node, role: RoleId::Replica };
             let ballot = reign.proposer.ballot;
             out.send(self.me, to, Message::OutOfOrder { origin, expected, ballot });
@@ -259,13 +272,49 @@ impl Leader {
     pub(super) fn on_read_index(&mut self, from: Address, reader: Origin, seq: u64, now: Now) -> Outputs {
         let mut out = Outputs::default();
         if !self.can_read(now) {
+            if let State::Leading(reign) = &mut self.state {
+                reign.early_readers.insert(from.node, (from, reader, seq));
+            }
             return out;
         }
-        let slot = self.decided_max.max(self.replica_applied);
+        let slot = self.read_index();
         out.send(self.me, from, Message::ReadIndexAt { reader, seq, slot });
         if let State::Leading(reign) = &mut self.state {
             reign.urgent_through = reign.urgent_through.max(slot);
             self.announce_soon(now, &mut out);
+        }
+        out
+    }
+
+    /// Everything that any client saw acknowledged lies at or below this slot: the replica applies nothing in this reign that did not
+    /// pass through this leader.
+    fn read_index(&self) -> u64 {
+        self.decided_max.max(self.replica_applied)
+    }
+
+    /// Answers readers that came before this master could answer them.
+    fn answer_early_readers(&mut self, now: Now, out: &mut Outputs) {
+        if let State::Leading(reign) = &mut self.state {
+            if reign.early_readers.is_empty() {
+                return;
+            }
+            for (_, (from, reader, seq)) in std::mem::take(&mut reign.early_readers) {
+                out.append(self.on_read_index(from, reader, seq, now));
+            }
+        }
+    }
+
+    /// A removed node may stop once a majority of the new view holds its start entry durably.
+    pub(super) fn on_may_i_stop(&self, from: Address) -> Outputs {
+        let mut out = Outputs::default();
+        let State::Leading(reign) = &self.state else { return out };
+        let holds_start = |id: &NodeId| {
+            reign.hearing.of(*id).is_some_and(|heard| heard.durable >= reign.proposer.start_slot)
+        };
+        let holders: BTreeSet<NodeId> = reign.view.voters().filter(holds_start).collect();
+        let is_needed = reign.view.is_member(from.node) || !self.views.established;
+        if !is_needed && reign.view.is_majority(&holders) {
+            out.send(self.me, from, Message::Dismissed(self.views.clone()));
         }
         out
     }
@@ -345,7 +394,7 @@ impl Leader {
     fn beat(&mut self, now: Now, out: &mut Outputs) {
         let serving = self.can_read(now);
         let cluster_ms = self.clock.stamp(now, self.config.pull_ppm);
-        let commit = self.commit();
+        let (commit, read_index) = (self.commit(), self.read_index());
         let State::Leading(reign) = &mut self.state else { return };
         reign.heartbeat_seq += 1;
         reign.heartbeat_at = now.at.plus(reign.view.lease / self.config.heartbeats_per_lease);
@@ -358,6 +407,7 @@ impl Leader {
                 view: self.views.clone(),
                 cluster_ms,
                 echo: reign.hearing.of(*node).and_then(|heard| heard.seq).filter(|_| serving),
+                read_index,
             };
             let to = Address { node: *node, role: RoleId::Acceptor };
             out.send(self.me, to, Message::Heartbeat(Box::new(heartbeat)));
@@ -375,7 +425,8 @@ impl Leader {
             out.send(self.me, replica, decision);
         }
         if self.replica_applied < reign.proposer.phase1_watermark {
-            let catch_up = Message::CatchUp { slot: reign.proposer.phase1_watermark, holder: reign.holder };
+            // Without the holder: it was named when the reign began, and peers take turns.
+            let catch_up = Message::CatchUp { slot: reign.proposer.phase1_watermark, holder: None };
             out.send(self.me, replica, catch_up);
         }
         // Members that are down but answer again follow like the others, so that they can get in step.
@@ -394,30 +445,11 @@ impl Leader {
             let answer = admin_answer(transfer.ticket, Err(AdminError::NotInStep));
             out.send(self.me, transfer.from, answer);
         }
-        self.dismiss_departed(out);
         let commit = self.commit().slot;
         let State::Leading(reign) = &self.state else { return };
         if let Some(change) = reign.hearing.due_change(&view, commit, now.at, &self.config) {
             // Refused for now: it comes up again with the next heartbeat.
             let _ = self.try_change(&change, None, now, out);
-        }
-    }
-
-    /// Removed nodes may stop once a majority of the new view holds its start entry durably.
-    fn dismiss_departed(&self, out: &mut Outputs) {
-        let State::Leading(reign) = &self.state else { return };
-        if self.departed.is_empty() || !self.views.established {
-            return;
-        }
-        let holds_start = |id: &NodeId| {
-            reign.hearing.of(*id).is_some_and(|heard| heard.durable >= reign.proposer.start_slot)
-        };
-        let holders: BTreeSet<NodeId> = reign.view.voters().filter(holds_start).collect();
-        let done = reign.view.is_majority(&holders);
-        for node in &self.departed {
-            let to = Address { node: *node, role: RoleId::Replica };
-            let view = self.views.clone();
-            out.send(self.me, to, if done { Message::Dismissed(view) } else { Message::ViewIs(view) });
         }
     }
 
@@ -544,7 +576,7 @@ impl Leader {
             return Err(AdminError::NotInStep);
         }
         let until = now.at.plus(reign.view.lease);
-        reign.transfer = Some(Transfer { from, ticket, to, until, leaves });
+        reign.transfer = Some(Transfer { from, ticket, to, until, leaves, hurried: false });
         Ok(())
     }
 
@@ -559,8 +591,9 @@ impl Leader {
             return;
         }
         if !caught_up {
-            if reign.announced < last {
-                self.beat(now, out); // brings the decisions and makes the successor answer
+            if let Some(transfer) = reign.transfer.as_mut().filter(|transfer| !transfer.hurried) {
+                transfer.hurried = true;
+                self.beat(now, out); // brings the decisions and makes the successor answer at once
             }
             return;
         }

@@ -40,6 +40,11 @@ impl CatchUp {
         }
     }
 
+    /// Ask at once.
+    pub fn hurry(&mut self, now: Time) {
+        self.due = Some(now);
+    }
+
     /// Nothing is missing.
     pub fn satisfied(&mut self) {
         self.due = None;
@@ -126,5 +131,6 @@ impl CatchUp {
     /// The host is done with it, well or not.
     pub fn installed(&mut self) {
         self.installing = None;
+        self.due = None; // what lies above the snapshot is wanted at once
     }
 }

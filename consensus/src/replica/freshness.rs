@@ -1,8 +1,9 @@
 //! How old this node's state is at most, for reads that may be stale by a bounded time.
 //!
 //! A heartbeat that echoes the number of an earlier answer of ours, sent by a master inside its lease, was sent after that answer; so its
-//! watermark covers everything that was acknowledged before we sent the answer. Invariant F1: age counts from when that answer was sent, and only
-//! once the machine has reached the heartbeat's watermark.
+//! read index covers everything that was acknowledged before we sent the answer. (Its watermark does not: the master's own clients are
+//! answered before the watermark is announced.) Invariant F1: age counts from when that answer was sent, and only once the machine has
+//! reached the heartbeat's read index.
 
 use crate::types::{Ballot, Time};
 use std::collections::VecDeque;
@@ -21,10 +22,10 @@ pub struct Freshness {
 
 impl Freshness {
     /// A heartbeat was answered at `answered_at`; it echoed one of our earlier answers, or none.
-    pub fn heard(&mut self, ballot: Ballot, seq: u64, echo: Option<u64>, commit: u64, answered_at: Time) {
+    pub fn heard(&mut self, ballot: Ballot, seq: u64, echo: Option<u64>, read_index: u64, answered_at: Time) {
         let echoed = |(known, number, _): &&(Ballot, u64, Time)| *known == ballot && Some(*number) == echo;
         if let Some((_, _, at)) = self.answers.iter().find(echoed) {
-            self.promised.push_back((commit, *at));
+            self.promised.push_back((read_index, *at));
         }
         self.answers.push_back((ballot, seq, answered_at));
         if self.answers.len() > REMEMBERED {

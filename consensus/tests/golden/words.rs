@@ -155,6 +155,7 @@ pub fn kind(message: &Message) -> &'static str {
         Message::SnapshotFetch { .. } => "snapshot-fetch",
         Message::SnapshotChunk { .. } => "snapshot-chunk",
         Message::ViewIs(_) => "view-is",
+        Message::MayIStop => "may-i-stop",
         Message::Dismissed(_) => "dismissed",
         Message::Reconfigure { .. } => "reconfigure",
         Message::Transfer { .. } => "transfer",
@@ -179,6 +180,15 @@ pub fn kind(message: &Message) -> &'static str {
     }
 }
 
+/// The data slot of a proposal or its answer.
+pub fn slot_of(message: &Message) -> Option<u64> {
+    match message {
+        Message::P2a { pvalue: PValue { slot: Slot::Data(slot), .. }, .. }
+        | Message::P2b { slot: Slot::Data(slot), .. } => Some(*slot),
+        _ => None,
+    }
+}
+
 /// Whether a message is left out unless the script is verbose: the pulse, and what roles of one node tell each other.
 pub fn is_routine(message: &Message, is_within_node: bool) -> bool {
     match message {
@@ -198,8 +208,8 @@ pub fn message(message: &Message) -> String {
             let yes = if wait.is_empty() { "would promise" } else { "would not promise" };
             answer(format!("{yes} {ballot}{wait}"), *ballot, *promised, true)
         }
-        Message::P1a { ballot, from_slot: 0 } => format!("p1a {ballot}"),
-        Message::P1a { ballot, from_slot } => format!("p1a {ballot} from slot {from_slot}"),
+        Message::P1a { ballot, from_slot: 0, .. } => format!("p1a {ballot}"),
+        Message::P1a { ballot, from_slot, .. } => format!("p1a {ballot} from slot {from_slot}"),
         Message::P1b(answer) => p1b(answer),
         Message::Refused { ballot, wait } => format!("refuses {ballot}, bound {}", millis(*wait)),
         Message::P2a { pvalue, commit, .. } => {
@@ -233,6 +243,7 @@ pub fn message(message: &Message) -> String {
             format!("snapshot {slot}, bytes {offset}–{} of {total}", offset + data.len() as u64)
         }
         Message::ViewIs(view) => format!("it is {}", view_state(view)),
+        Message::MayIStop => "may I stop?".to_string(),
         Message::Dismissed(view) => format!("dismissed by view {}", view.current.number),
         Message::AdminAnswer { result: Ok(number), .. } => format!("ok, view {number}"),
         Message::AdminAnswer { result: Err(error), .. } => match error {
@@ -252,7 +263,8 @@ pub fn message(message: &Message) -> String {
         Message::Decision { slot, value: held } => format!("decision {slot}:{}", value(held)),
         Message::Durable { slot } => format!("durable {slot}"),
         Message::WriteDown { slot } => format!("write down {slot}"),
-        Message::CatchUp { slot, holder } => format!("catch up to {slot} from {holder}"),
+        Message::CatchUp { slot, holder: Some(holder) } => format!("catch up to {slot} from {holder}"),
+        Message::CatchUp { slot, holder: None } => format!("catch up to {slot}"),
         other => kind(other).to_string(),
     }
 }

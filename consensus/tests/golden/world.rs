@@ -75,6 +75,10 @@ pub struct Filter {
     pub from: Option<BTreeSet<NodeId>>,
     pub to: Option<BTreeSet<NodeId>>,
     pub kinds: Option<BTreeSet<String>>,
+    /// Its wording contains this.
+    pub text: Option<String>,
+    /// A p2a or p2b of this data slot.
+    pub slot: Option<u64>,
     /// Both ends lie among these.
     pub among: Option<BTreeSet<NodeId>>,
     /// One end lies among these, the other does not.
@@ -85,9 +89,16 @@ impl Filter {
     fn picks(&self, mail: &Mail) -> bool {
         let (from, to) = (&mail.from.node, &mail.to.node);
         let is_kind = |kinds: &BTreeSet<String>| kinds.contains(words::kind(&mail.message));
+        if self.slot.is_some() && self.slot != words::slot_of(&mail.message) {
+            return false;
+        }
+        if self.text.as_ref().is_some_and(|text| !words::message(&mail.message).contains(text)) {
+            return false;
+        }
         if from == to {
             return self.kinds.as_ref().is_some_and(is_kind)
-                && self.to.as_ref().is_none_or(|s| s.contains(to));
+                && self.from.as_ref().is_none_or(|set| set.contains(from))
+                && self.to.as_ref().is_none_or(|set| set.contains(to));
         }
         self.from.as_ref().is_none_or(|set| set.contains(from))
             && self.to.as_ref().is_none_or(|set| set.contains(to))
@@ -225,6 +236,7 @@ impl World {
         let host = self.host(id);
         assert!(host.process.take().is_some(), "{id} does not run");
         let lost = host.disk.crash(kept);
+        host.disk.is_held = false;
         self.queue.retain(|mail| mail.from.node != id || mail.to.node != id);
         let records = if lost > 0 { format!(", {lost} unsynced records lost") } else { String::new() };
         self.log.fact(id, format!("crashed{records}"));
@@ -248,7 +260,7 @@ impl World {
         self.log.fact(id, "synced");
         self.log.end_round();
         for waiting in released {
-            self.release(id, waiting, false);
+            self.release(id, waiting, true);
         }
     }
 
@@ -258,7 +270,7 @@ impl World {
         let snapshot = Snapshot { ledger: process.ledger.clone(), machine: process.machine.clone() };
         let slot = snapshot.ledger.applied();
         self.store(id, snapshot);
-        self.log.fact(id, format!("has a snapshot of {slot}"));
+        self.log.fact(id, format!("took a snapshot of {slot}"));
         self.mail_to_replica(id, Message::SnapshotTaken { slot });
     }
 

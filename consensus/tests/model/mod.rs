@@ -35,6 +35,8 @@ const NODES: usize = 4;
 const BALLOTS: usize = 4;
 const SLOTS: usize = 4;
 const NOW: Now = Now { at: Time(1_000_000), wall_ms: 0 };
+/// Instead of a packet: a replica's deadline passes.
+const TIMEOUT: u16 = u16::MAX;
 
 // ---- what is searched ----
 
@@ -65,8 +67,12 @@ pub struct Setup {
     pub slots: u64,
     /// Whether decisions travel: replicas learn, catch up, and write watermarks down.
     pub decisions: bool,
+    /// The nodes whose replicas learn from announcements, catch up and write watermarks down. (Bit i: node i + 1.)
+    pub learners: u8,
     /// Whether the first ballot is adopted at the start. (There is nothing that it could inherit.)
     pub first_adopted: bool,
+    /// Whether the first ballot's reconfiguration is chosen at the start, and every node knows it.
+    pub reconfigured: bool,
     /// How often a node may crash and come back with what was durable.
     pub crashes: u8,
 }
@@ -83,7 +89,18 @@ fn plan(node: u64, view: u64, own: u64) -> Plan {
 
 fn one_view(name: &'static str, plans: Vec<Plan>, slots: u64) -> Setup {
     let views = vec![view(1, &[1, 2, 3])];
-    Setup { name, nodes: 3, views, plans, slots, decisions: false, first_adopted: false, crashes: 0 }
+    Setup {
+        name,
+        nodes: 3,
+        views,
+        plans,
+        slots,
+        decisions: false,
+        learners: 0b111,
+        first_adopted: false,
+        reconfigured: false,
+        crashes: 0,
+    }
 }
 
 /// Three acceptors, two leaders, two slots, two ballots.
@@ -124,43 +141,52 @@ pub fn rival_views() -> Setup {
     one_view("two rival reconfigurations", plans, 1)
 }
 
-/// From view 1 {1,2,3} to view 2 {2,3,4}: a slot beside the reconfiguration, a leader that needs both views, a later one that may know the
-/// view to be established.
+/// From view 1 {1,2,3} to view 2 {2,3,4}, from the beginning: a slot beside the reconfiguration, then two leaders that need both views.
 pub fn reconfiguration() -> Setup {
     let views = vec![view(1, &[1, 2, 3]), view(2, &[2, 3, 4])];
     let mut plans = vec![plan(1, 1, 1), plan(2, 2, 1), plan(3, 2, 1)];
     plans[0].reconfigures = Some(views[1].clone());
-    Setup {
-        name: "view 1 {1,2,3} to view 2 {2,3,4}",
-        nodes: 4,
-        views,
-        plans,
-        slots: 2,
-        decisions: true,
-        first_adopted: true,
-        crashes: 0,
-    }
+    let name = "view 1 {1,2,3} to view 2 {2,3,4}, 2 slots x 3 ballots";
+    Setup { nodes: 4, views, first_adopted: true, ..one_view(name, plans, 2) }
+}
+
+/// The same, with the reconfiguration chosen, and with decisions that travel: the new view is established, acceptors drop what their
+/// nodes hold, and a later leader does without the old view.
+pub fn establishment() -> Setup {
+    let name = "view 2 {2,3,4} is established, watermarks, 2 slots x 3 ballots";
+    Setup { name, decisions: true, learners: 0b1010, reconfigured: true, ..reconfiguration() }
 }
 
 /// Every configuration, smallest first.
 pub fn all() -> Vec<Setup> {
-    vec![two_ballots(), rival_views(), three_ballots(), watermarks(), crash(), wide(), reconfiguration()]
+    vec![
+        two_ballots(),
+        rival_views(),
+        three_ballots(),
+        watermarks(),
+        crash(),
+        wide(),
+        reconfiguration(),
+        establishment(),
+    ]
 }
 
-/// The planted bugs that some configuration notices.
-pub const COVERED: &[Bug] = &[
-    Bug::PromiseNotDurable,
-    Bug::AcceptNotDurable,
-    Bug::FirstValueWins,
-    Bug::ProposeBelowWatermark,
-    Bug::AcceptBelowPromise,
-    Bug::OldViewSkipped,
-    Bug::HolesAtViewStart,
-    Bug::OldValueTakenAsDecided,
-    Bug::WatermarkOverreach,
-    Bug::WatermarkNotDurable,
-    Bug::ReconfigForgotten,
-];
+/// The planted bugs that a configuration notices, and which.
+pub fn covered() -> Vec<(Bug, Setup)> {
+    vec![
+        (Bug::PromiseNotDurable, crash()),
+        (Bug::AcceptNotDurable, crash()),
+        (Bug::FirstValueWins, three_ballots()),
+        (Bug::ProposeBelowWatermark, watermarks()),
+        (Bug::AcceptBelowPromise, two_ballots()),
+        (Bug::OldViewSkipped, reconfiguration()),
+        (Bug::HolesAtViewStart, establishment()),
+        (Bug::OldValueTakenAsDecided, watermarks()),
+        (Bug::WatermarkOverreach, watermarks()),
+        (Bug::WatermarkNotDurable, crash()),
+        (Bug::ReconfigForgotten, rival_views()),
+    ]
+}
 
 /// The default configuration with one rule broken.
 pub fn with_bug(bug: Bug) -> Config {
@@ -205,6 +231,10 @@ impl State {
         hasher.finish()
     }
 
+    fn has(&self, packet: u16) -> bool {
+        self.net.binary_search(&packet).is_ok()
+    }
+
     fn add(&mut self, packet: u16) {
         if let Err(place) = self.net.binary_search(&packet) {
             self.net.insert(place, packet);
@@ -222,6 +252,19 @@ struct Host {
     applied: Vec<Arc<Value>>,
     /// What its disk holds, where that matters.
     disk: Option<Durable>,
+}
+
+/// What the search asks again and again of an interned node.
+struct Facts {
+    id: NodeId,
+    /// The values that its machine was given, interned.
+    applied: Vec<u8>,
+    decided: u64,
+    /// The view that it knows, and whether that is established.
+    view: (u64, bool),
+    /// What its acceptor would say in phase 1: the watermark, and slot, ballot and value above it.
+    watermark: u64,
+    accepted: Vec<(usize, Ballot, u8)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -246,26 +289,31 @@ struct Step {
 struct Reign {
     phase1_watermark: u64,
     commanders: BTreeMap<usize, Commander>,
-    values: BTreeMap<usize, Arc<Value>>,
+    /// What is proposed in each slot, interned.
+    values: [Option<u8>; SLOTS],
     packets: Vec<u16>,
 }
 
+/// For keys that are one number: spreads its bits.
 #[derive(Default)]
-struct Identity(u64);
+struct Spread(u64);
 
-impl Hasher for Identity {
+impl Hasher for Spread {
     fn finish(&self) -> u64 {
         self.0
     }
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only fingerprints are hashed")
+        unreachable!("only numbers are hashed")
     }
     fn write_u64(&mut self, value: u64) {
-        self.0 = value;
+        let mixed = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
     }
 }
 
-type Seen = HashMap<u64, u64, BuildHasherDefault<Identity>>;
+type Numbers<V> = HashMap<u64, V, BuildHasherDefault<Spread>>;
+/// Each state's fingerprint, and the one of the state from which it was reached first.
+type Seen = Numbers<u64>;
 /// A ballot, what its leader inherits, how far its replica is, and what it knows of the views.
 type ReignKey = (usize, Adopted, u64, ViewState);
 type P1bs = Vec<u16>;
@@ -274,17 +322,27 @@ pub struct Model {
     setup: Setup,
     config: Arc<Config>,
     ballots: Vec<Ballot>,
+    /// For each view and each set of nodes, whether it holds a majority of the voters.
+    majorities: Vec<[bool; 1 << NODES]>,
     hosts: Vec<Host>,
+    facts: Vec<Facts>,
     host_ids: HashMap<String, u32>,
+    values: Vec<Arc<Value>>,
     packets: Vec<Packet>,
     packet_ids: HashMap<Packet, u16>,
     views: Vec<ViewState>,
     reigns: Vec<Reign>,
     reign_ids: HashMap<ReignKey, u16>,
-    steps: HashMap<(u32, u16), Step>,
+    /// What an input does to a node, by node and packet (or [`TIMEOUT`]).
+    steps: Numbers<Arc<Step>>,
     outcomes: HashMap<(usize, u16, P1bs), Vec<Adopted>>,
-    reports: HashMap<(u16, usize, u8), bool>,
-    holdings: HashMap<u32, (u64, Vec<PValue>)>,
+    reports: Numbers<bool>,
+    /// A node's answer to a fetch from a slot on, interned.
+    logs: Numbers<Option<u16>>,
+    /// Whether a node wants to catch up.
+    wants: Numbers<bool>,
+    /// The announcement of a slot in a ballot, interned.
+    commits: Numbers<u16>,
 }
 
 /// What the search found.
@@ -316,21 +374,29 @@ impl Model {
             .zip(&setup.plans)
             .map(|(round, plan)| Ballot { view: plan.view, round, leader: NodeId(plan.node) })
             .collect();
+        let is_majority =
+            |view: &Arc<View>| std::array::from_fn(|set| view.is_majority(&members(set as u8).collect()));
+        let majorities = setup.views.iter().map(is_majority).collect();
         Model {
             setup,
             config: Arc::new(config),
             ballots,
+            majorities,
             hosts: Vec::new(),
+            facts: Vec::new(),
             host_ids: HashMap::new(),
+            values: Vec::new(),
             packets: Vec::new(),
             packet_ids: HashMap::new(),
             views: Vec::new(),
             reigns: Vec::new(),
             reign_ids: HashMap::new(),
-            steps: HashMap::new(),
+            steps: Numbers::default(),
             outcomes: HashMap::new(),
-            reports: HashMap::new(),
-            holdings: HashMap::new(),
+            reports: Numbers::default(),
+            logs: Numbers::default(),
+            wants: Numbers::default(),
+            commits: Numbers::default(),
         }
     }
 
@@ -438,7 +504,32 @@ impl Model {
             let outcome = self.outcomes(&state, 0, &answers)[0].clone();
             self.adopt(&mut state, 0, outcome);
         }
+        if self.setup.reconfigured {
+            self.reconfigure(&mut state);
+        }
         state
+    }
+
+    /// The first ballot's reconfiguration is accepted by everybody, chosen, and known.
+    fn reconfigure(&mut self, state: &mut State) {
+        let Phase::Leading(reign) = state.ballots[0] else { return };
+        let slot = self.setup.slots as usize;
+        for packet in state.net.clone() {
+            let Packet { to, message, .. } = self.packets[usize::from(packet)].clone();
+            let is_reconfig =
+                matches!(message, Message::P2a { pvalue, .. } if self.slot_index(pvalue.slot) == slot);
+            for node in members(to).filter(|_| is_reconfig) {
+                self.deliver(state, node.0 as usize - 1, packet);
+            }
+        }
+        self.decide(state, 0, reign, slot);
+        let known = self.host(state, 0).replica.view().clone();
+        let from = Address { node: NodeId(1), role: RoleId::Acceptor };
+        let (role, message) = (RoleId::Replica, Message::ViewIs(known));
+        let news = self.intern_packet(Packet { from, to: 0b1111, role, message });
+        for node in 0..self.setup.nodes {
+            self.deliver(state, node, news);
+        }
     }
 
     fn start(&self, id: NodeId, durable: Durable) -> Host {
@@ -460,8 +551,10 @@ impl Model {
             let packet = state.net[index];
             let to = self.packets[usize::from(packet)].to;
             for node in (0..self.setup.nodes).filter(|node| to & (1 << node) != 0) {
-                let mut next = state.clone();
-                if self.deliver(&mut next, node, packet) {
+                let step = self.step_of(state.nodes[node], packet);
+                if self.changes(state, node, &step) {
+                    let mut next = state.clone();
+                    self.take(&mut next, node, &step);
                     found(Action::Deliver(packet, node), next);
                 }
             }
@@ -485,8 +578,9 @@ impl Model {
                 }
                 Phase::Leading(reign) => {
                     for slot in 0..=self.setup.slots as usize {
-                        let mut next = state.clone();
-                        if self.decide(&mut next, ballot, reign, slot) {
+                        if self.is_news(state, ballot, reign, slot) {
+                            let mut next = state.clone();
+                            self.decide(&mut next, ballot, reign, slot);
                             found(Action::Decide(ballot, slot), next);
                         }
                     }
@@ -496,13 +590,21 @@ impl Model {
         }
         if self.setup.decisions {
             for node in 0..self.setup.nodes {
-                let mut next = state.clone();
-                if self.write_down(&mut next, node) {
+                if self.setup.learners & (1 << node) == 0 {
+                    continue;
+                }
+                let step = self.step_of(state.nodes[node], TIMEOUT);
+                if self.changes(state, node, &step) {
+                    let mut next = state.clone();
+                    self.take(&mut next, node, &step);
                     found(Action::WriteDown(node), next);
                 }
                 for peer in 0..self.setup.nodes {
-                    let mut next = state.clone();
-                    if self.catch_up(&mut next, node, peer) {
+                    let Some(log) = self.log_for(state, node, peer) else { continue };
+                    let step = self.step_of(state.nodes[node], log);
+                    if self.changes(state, node, &step) {
+                        let mut next = state.clone();
+                        self.take(&mut next, node, &step);
                         found(Action::CatchUp(node, peer), next);
                     }
                 }
@@ -517,18 +619,28 @@ impl Model {
         }
     }
 
-    /// A message reaches a node. False if that changed nothing.
-    fn deliver(&mut self, state: &mut State, node: usize, packet: u16) -> bool {
-        let key = (state.nodes[node], packet);
-        if !self.steps.contains_key(&key) {
-            let Packet { from, role, message, .. } = self.packets[usize::from(packet)].clone();
-            let mut host = self.hosts[key.0 as usize].clone();
-            let sends = host.run(VecDeque::from([(from, role, message)]));
-            let step = self.step(host, sends);
-            self.steps.insert(key, step);
+    /// A message reaches a node.
+    fn deliver(&mut self, state: &mut State, node: usize, packet: u16) {
+        let step = self.step_of(state.nodes[node], packet);
+        self.take(state, node, &step);
+    }
+
+    /// What an input does to a node: the roles are asked once.
+    fn step_of(&mut self, node: u32, input: u16) -> Arc<Step> {
+        let key = u64::from(node) << 16 | u64::from(input);
+        if let Some(step) = self.steps.get(&key) {
+            return step.clone();
         }
-        let step = self.steps[&key].clone();
-        self.take(state, node, step)
+        let mut host = self.hosts[node as usize].clone();
+        let sends = if input == TIMEOUT {
+            host.write_down()
+        } else {
+            let Packet { from, role, message, .. } = self.packets[usize::from(input)].clone();
+            host.run(VecDeque::from([(from, role, message)]))
+        };
+        let step = Arc::new(self.step(host, sends));
+        self.steps.insert(key, step.clone());
+        step
     }
 
     fn step(&mut self, host: Host, sends: Vec<Envelope>) -> Step {
@@ -552,29 +664,39 @@ impl Model {
         step
     }
 
-    fn take(&mut self, state: &mut State, node: usize, step: Step) -> bool {
-        let mut changed = state.nodes[node] != step.node;
-        state.nodes[node] = step.node;
-        for (ballot, slot) in step.accepted {
-            changed |= state.accepts[ballot][slot] & (1 << node) == 0;
-            state.accepts[ballot][slot] |= 1 << node;
+    fn changes(&self, state: &State, node: usize, step: &Step) -> bool {
+        state.nodes[node] != step.node
+            || step.accepted.iter().any(|(ballot, slot)| state.accepts[*ballot][*slot] & (1 << node) == 0)
+            || step.packets.iter().any(|packet| self.is_wanted(state, *packet) && !state.has(*packet))
+    }
+
+    /// An answer whose scout is gone need not travel, nor a view that is known.
+    fn is_wanted(&self, state: &State, packet: u16) -> bool {
+        let Packet { to, message, .. } = &self.packets[usize::from(packet)];
+        let to = *to;
+        match message {
+            Message::P1b(answer) => {
+                matches!(state.ballots[self.index_of(answer.ballot)], Phase::Scouting(_))
+            }
+            Message::ViewIs(view) => {
+                let news = (view.current.number, view.established);
+                members(to).any(|node| self.facts(state, node.0 as usize - 1).view < news)
+            }
+            _ => true,
         }
-        for packet in step.packets {
-            let is_wanted = match &self.packets[usize::from(packet)].message {
-                Message::P1b(answer) => {
-                    matches!(state.ballots[self.index_of(answer.ballot)], Phase::Scouting(_))
-                }
-                _ => true,
-            };
-            if is_wanted && state.net.binary_search(&packet).is_err() {
-                state.add(packet);
-                changed = true;
+    }
+
+    fn take(&mut self, state: &mut State, node: usize, step: &Step) {
+        state.nodes[node] = step.node;
+        for (ballot, slot) in &step.accepted {
+            state.accepts[*ballot][*slot] |= 1 << node;
+        }
+        for packet in &step.packets {
+            if self.is_wanted(state, *packet) {
+                state.add(*packet);
             }
         }
-        if changed {
-            self.announce(state, node);
-        }
-        changed
+        self.announce(state, node);
     }
 
     fn start_scout(&mut self, state: &mut State, ballot: usize) -> bool {
@@ -718,7 +840,7 @@ impl Model {
         let mut reign = Reign {
             phase1_watermark,
             commanders: BTreeMap::new(),
-            values: BTreeMap::new(),
+            values: [None; SLOTS],
             packets: Vec::new(),
         };
         let targets: Arc<[NodeId]> = known.current.followers().collect();
@@ -736,55 +858,58 @@ impl Model {
             }
             let index = self.slot_index(slot);
             reign.commanders.insert(index, commander);
-            reign.values.insert(index, value);
+            reign.values[index] = Some(self.intern_value(&value));
         }
         reign
     }
 
-    /// The driver's `on_decided`: a commander has heard a majority.
-    fn decide(&mut self, state: &mut State, ballot: usize, reign: u16, slot: usize) -> bool {
+    /// Whether a commander may tell its leader now that a majority accepted.
+    fn is_news(&mut self, state: &State, ballot: usize, reign: u16, slot: usize) -> bool {
         let is_reconfig = slot == self.setup.slots as usize;
-        let known = state.decided[ballot] & (1 << slot) != 0;
-        let voters = state.accepts[ballot][slot];
-        if known || (!is_reconfig && !self.setup.decisions) || !self.reports(reign, slot, voters) {
-            return false;
-        }
+        state.decided[ballot] & (1 << slot) == 0
+            && (is_reconfig || self.setup.decisions)
+            && self.reports(reign, slot, state.accepts[ballot][slot])
+    }
+
+    /// The driver's `on_decided`.
+    fn decide(&mut self, state: &mut State, ballot: usize, reign: u16, slot: usize) {
         state.decided[ballot] |= 1 << slot;
         let node = self.leader_of(ballot);
-        let value = self.reigns[usize::from(reign)].values[&slot].clone();
+        let value = self.reigns[usize::from(reign)].values[slot].expect("decided, so proposed");
+        let value = self.values[usize::from(value)].clone();
         let id = self.ballots[ballot];
         let from = Address { node: id.leader, role: RoleId::Leader };
-        let mut host = self.host(state, node).clone();
-        let mut inbox = VecDeque::new();
-        if let Body::Reconfig(next) = &value.body {
-            let mut known = host.replica.view().clone();
-            if known.chosen(next) {
-                // `enter_view`: to its siblings; and, as its heartbeats would, to those that may lead in the new view.
-                inbox.push_back((from, RoleId::Replica, Message::ViewIs(known.clone())));
-                inbox.push_back((from, RoleId::Acceptor, Message::ViewIs(known.clone())));
-                let leads = |plan: &&Plan| plan.view == next.number && plan.node != id.leader.0;
-                let heirs: Vec<NodeId> =
-                    self.setup.plans.iter().filter(leads).map(|plan| NodeId(plan.node)).collect();
-                if !heirs.is_empty() {
-                    let (to, message) = (mask(&heirs), Message::ViewIs(known));
-                    let packet = self.intern_packet(Packet { from, to, role: RoleId::Replica, message });
-                    state.add(packet);
-                }
+        let to = mask(&[id.leader]);
+        let Body::Reconfig(next) = &value.body else {
+            let message = Message::Decision { slot: slot as u64 + 1, value };
+            let decision = self.intern_packet(Packet { from, to, role: RoleId::Replica, message });
+            self.deliver(state, node, decision);
+            return;
+        };
+        let mut known = self.host(state, node).replica.view().clone();
+        if known.chosen(next) {
+            // `enter_view`: it tells its siblings and, as its heartbeats would, those that may lead in the new view.
+            let message = Message::ViewIs(known);
+            for role in [RoleId::Replica, RoleId::Acceptor] {
+                let news = self.intern_packet(Packet { from, to, role, message: message.clone() });
+                self.deliver(state, node, news);
             }
-        } else {
-            inbox.push_back((from, RoleId::Replica, Message::Decision { slot: slot as u64 + 1, value }));
+            let leads = |plan: &&Plan| plan.view == next.number && plan.node != id.leader.0;
+            let heirs: Vec<NodeId> =
+                self.setup.plans.iter().filter(leads).map(|plan| NodeId(plan.node)).collect();
+            if !heirs.is_empty() {
+                let to = mask(&heirs);
+                let news = self.intern_packet(Packet { from, to, role: RoleId::Replica, message });
+                state.add(news);
+            }
         }
-        let sends = host.run(inbox);
-        let step = self.step(host, sends);
-        self.take(state, node, step);
-        self.announce(state, node);
-        true
     }
 
     /// Whether the commander of this slot reports a decision when these acceptors have answered.
     fn reports(&mut self, reign: u16, slot: usize, voters: u8) -> bool {
         let Some(commander) = self.reigns[usize::from(reign)].commanders.get(&slot) else { return false };
-        *self.reports.entry((reign, slot, voters)).or_insert_with(|| {
+        let key = u64::from(reign) << 16 | (slot as u64) << 8 | u64::from(voters);
+        *self.reports.entry(key).or_insert_with(|| {
             let mut commander = commander.clone();
             let (ballot, slot) = (commander.ballot(), commander.slot());
             let mut reported = false;
@@ -817,54 +942,61 @@ impl Model {
             if self.leader_of(ballot) != node {
                 continue;
             }
-            let applied = self.host(state, node).replica.applied();
+            let applied = self.facts(state, node).applied.len() as u64;
             let mut through = self.reigns[usize::from(reign)].phase1_watermark;
             while through < self.setup.slots && state.decided[ballot] & (1 << through) != 0 {
                 through += 1;
             }
             let commit = self.commit(ballot, through, applied);
-            if commit.slot > 0 {
+            if commit.slot == 0 {
+                continue;
+            }
+            let key = (ballot as u64) << 32 | commit.slot;
+            let packet = self.commits.get(&key).copied().unwrap_or_else(|| {
                 let id = self.ballots[ballot];
                 let from = Address { node: id.leader, role: RoleId::Leader };
                 let view = &self.setup.views[id.view as usize - 1];
-                let to = mask(&view.followers().collect::<Vec<_>>());
+                let to = mask(&view.followers().collect::<Vec<_>>()) & self.setup.learners;
                 let (role, message) = (RoleId::Acceptor, Message::Commit { commit });
                 let packet = self.intern_packet(Packet { from, to, role, message });
-                state.add(packet);
-            }
+                self.commits.insert(key, packet);
+                packet
+            });
+            state.add(packet);
         }
     }
 
-    fn write_down(&mut self, state: &mut State, node: usize) -> bool {
-        let before = self.host(state, node);
-        if before.replica.deadline().is_none_or(|due| due > NOW.at) {
-            return false;
+    /// What `peer` would answer if this node, which knows that it misses something, fetched from it.
+    fn log_for(&mut self, state: &State, node: usize, peer: usize) -> Option<u16> {
+        let missing = self.facts(state, node).decided + 1;
+        if (self.facts(state, peer).applied.len() as u64) < missing || !self.wants(state.nodes[node]) {
+            return None;
         }
-        let mut host = before.clone();
-        let mut inbox = VecDeque::new();
-        let outputs = host.replica.on_timeout(NOW);
-        let mut sends = host.perform(outputs, &mut inbox);
-        sends.extend(host.run(inbox));
-        let step = self.step(host, sends);
-        self.take(state, node, step)
-    }
-
-    /// A replica fetches what it misses from a peer's log.
-    fn catch_up(&mut self, state: &mut State, node: usize, peer: usize) -> bool {
-        let decided = self.host(state, node).replica.decided();
-        if self.host(state, peer).replica.applied() <= decided {
-            return false;
+        let key = u64::from(state.nodes[peer]) << 32 | missing << 8 | node as u64;
+        if let Some(log) = self.logs.get(&key) {
+            return *log;
         }
-        let from = Address { node: NodeId(node as u64 + 1), role: RoleId::Replica };
+        let asker = NodeId(node as u64 + 1);
         let mut giver = self.host(state, peer).clone();
-        let fetch = Message::Fetch { from_slot: decided + 1 };
+        let from = Address { node: asker, role: RoleId::Replica };
+        let fetch = Message::Fetch { from_slot: missing };
         let sends = giver.run(VecDeque::from([(from, RoleId::Replica, fetch)]));
         let log = sends.into_iter().find(|send| matches!(send.message, Message::Log { .. }));
-        let Some(Envelope { from, message, .. }) = log else { return false };
-        let mut host = self.host(state, node).clone();
-        let sends = host.run(VecDeque::from([(from, RoleId::Replica, message)]));
-        let step = self.step(host, sends);
-        self.take(state, node, step)
+        let packet = log.map(|Envelope { from, role, message, .. }| {
+            self.intern_packet(Packet { from, to: mask(&[asker]), role, message })
+        });
+        self.logs.insert(key, packet);
+        packet
+    }
+
+    /// Whether a node's replica would fetch, sooner or later.
+    fn wants(&mut self, node: u32) -> bool {
+        let hosts = &self.hosts;
+        *self.wants.entry(u64::from(node)).or_insert_with(|| {
+            let later = Now { at: NOW.at.plus(Duration::from_secs(10)), ..NOW };
+            let sends = hosts[node as usize].replica.clone().on_timeout(later).sends;
+            sends.iter().any(|send| matches!(send.message, Message::Fetch { .. }))
+        })
     }
 
     fn crash(&mut self, state: &mut State, node: usize) {
@@ -887,56 +1019,51 @@ impl Model {
     // ---- what must hold ----
 
     fn check(&mut self, state: &State, report: &mut Report) -> Option<String> {
-        let mut chosen: BTreeMap<usize, Arc<Value>> = BTreeMap::new();
+        let mut chosen = [None; SLOTS];
         let mut is_established = false;
-        for (ballot, id) in self.ballots.clone().into_iter().enumerate() {
-            let (Phase::Leading(_) | Phase::Over) = state.ballots[ballot] else { continue };
-            let view = self.setup.views[id.view as usize - 1].clone();
-            let mut chose = false;
+        for ballot in 0..self.ballots.len() {
+            let reign = match state.ballots[ballot] {
+                Phase::Leading(reign) => Some(reign),
+                Phase::Over => None,
+                Phase::Idle | Phase::Scouting(_) => continue,
+            };
+            let majority = &self.majorities[self.ballots[ballot].view as usize - 1];
+            let is_majority: [bool; SLOTS] =
+                std::array::from_fn(|slot| majority[usize::from(state.accepts[ballot][slot])]);
             for slot in 0..=self.setup.slots as usize {
                 let voters = state.accepts[ballot][slot];
-                let is_majority = view.is_majority(&members(voters).collect());
-                if let Phase::Leading(reign) = state.ballots[ballot]
-                    && self.reports(reign, slot, voters) != is_majority
-                {
-                    return Some(format!("the commander of slot {} miscounts", slot + 1));
+                if reign.is_some_and(|reign| self.reports(reign, slot, voters) != is_majority[slot]) {
+                    return Some(format!("the commander of index {} miscounts", slot + 1));
                 }
-                if !is_majority {
+                if !is_majority[slot] {
                     continue;
                 }
-                chose = true;
-                let value = self.proposed(state, ballot, slot)?;
-                is_established |= matches!(value.body, Body::Start { establishes: Some(_) });
-                match chosen.entry(slot) {
-                    std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(value)),
-                    std::collections::btree_map::Entry::Occupied(known) if *known.get() != value => {
-                        let slot = if slot == self.setup.slots as usize {
-                            "view 2".into()
-                        } else {
-                            format!("slot {}", slot + 1)
-                        };
-                        let (one, two) = (brief(known.get()), brief(&value));
-                        return Some(format!(
-                            "{slot} has two chosen values: {one} and {two} (in ballot {id})"
-                        ));
-                    }
-                    std::collections::btree_map::Entry::Occupied(_) => {}
+                let value = self.proposed(state, ballot, slot).expect("accepted, so proposed");
+                is_established |= self.starts_view(value);
+                let known = *chosen[slot].get_or_insert(value);
+                if known != value {
+                    let is_reconfig = slot == self.setup.slots as usize;
+                    let slot = if is_reconfig { "view 2".into() } else { format!("slot {}", slot + 1) };
+                    let [one, two] = [known, value].map(|value| brief(&self.values[usize::from(value)]));
+                    let ballot = self.ballots[ballot];
+                    return Some(format!(
+                        "{slot} has two chosen values: {one}, and {two} in ballot {ballot}"
+                    ));
                 }
             }
-            report.chosen[ballot] += usize::from(chose);
+            report.chosen[ballot] += usize::from(is_majority.contains(&true));
         }
         let (mut knows_established, mut holds_watermark) = (false, false);
         for node in 0..self.setup.nodes {
-            let host = self.host(state, node);
-            for (slot, value) in host.applied.iter().enumerate() {
-                if chosen.get(&slot) != Some(value) {
-                    let (id, slot, value) = (host.id, slot + 1, brief(value));
-                    return Some(format!("{id} applied {value} in slot {slot}, which was not chosen"));
+            let facts = self.facts(state, node);
+            for (slot, value) in facts.applied.iter().enumerate() {
+                if chosen[slot] != Some(*value) {
+                    let value = brief(&self.values[usize::from(*value)]);
+                    return Some(format!("{} applied {value} in slot {}, not chosen", facts.id, slot + 1));
                 }
             }
-            let known = host.replica.view();
-            knows_established |= known.current.number == 2 && known.established;
-            holds_watermark |= host.acceptor.watermark() > 0;
+            knows_established |= facts.view == (2, true);
+            holds_watermark |= facts.watermark > 0;
         }
         if knows_established && !is_established {
             return Some("a view is taken as established, but its start entry was not chosen".into());
@@ -947,33 +1074,19 @@ impl Model {
     }
 
     /// The start entry of view 2 is chosen: every majority of view 2 must be able to tell each chosen value.
-    fn check_nothing_is_lost(
-        &mut self,
-        state: &State,
-        chosen: &BTreeMap<usize, Arc<Value>>,
-    ) -> Option<String> {
-        let view = self.setup.views[1].clone();
-        for majority in (0..1u8 << self.setup.nodes).filter(|set| view.is_majority(&members(*set).collect()))
-        {
-            let mut watermark = 0;
-            let mut best: BTreeMap<usize, PValue> = BTreeMap::new();
-            for node in members(majority).filter(|node| view.is_voter(*node)) {
-                let (durable, accepted) = self.holding(state.nodes[node.0 as usize - 1]);
-                watermark = watermark.max(*durable);
-                for pvalue in accepted {
-                    let Slot::Data(slot) = pvalue.slot else { continue };
-                    let known = best.entry(slot as usize - 1).or_insert_with(|| pvalue.clone());
-                    if known.ballot < pvalue.ballot {
-                        *known = pvalue.clone();
-                    }
-                }
-            }
-            for (slot, value) in chosen.range(..self.setup.slots as usize) {
-                let is_held = *slot < watermark as usize || best.get(slot).is_some_and(|p| p.value == *value);
-                if !is_held {
-                    let (slot, who) = (slot + 1, members(majority).collect::<Vec<_>>());
+    fn check_nothing_is_lost(&self, state: &State, chosen: &[Option<u8>; SLOTS]) -> Option<String> {
+        for (set, _) in self.majorities[1].iter().enumerate().filter(|(_, is_majority)| **is_majority) {
+            let among = |node: &usize| set & (1 << node) != 0;
+            let nodes = || (0..self.setup.nodes).filter(among).map(|node| self.facts(state, node));
+            let watermark = nodes().map(|facts| facts.watermark).max().unwrap_or(0) as usize;
+            for slot in watermark..self.setup.slots as usize {
+                let Some(value) = chosen[slot] else { continue };
+                let accepted = nodes().flat_map(|facts| &facts.accepted).filter(|(at, ..)| *at == slot);
+                if accepted.max_by_key(|(_, ballot, _)| *ballot).is_none_or(|(.., known)| *known != value) {
+                    let who: Vec<NodeId> = nodes().map(|facts| facts.id).collect();
+                    let slot = slot + 1;
                     return Some(format!(
-                        "view 2 is established, but {who:?} do not know what was chosen in slot {slot}"
+                        "view 2 is established, but {who:?} cannot tell what slot {slot} holds"
                     ));
                 }
             }
@@ -981,35 +1094,25 @@ impl Model {
         None
     }
 
-    /// What an acceptor would say in phase 1.
-    fn holding(&mut self, host: u32) -> &(u64, Vec<PValue>) {
-        let hosts = &self.hosts;
-        self.holdings.entry(host).or_insert_with(|| {
-            let mut acceptor = hosts[host as usize].acceptor.clone();
-            let ballot = Ballot { view: 9, round: 9, leader: NodeId(9) };
-            let from = Address { node: NodeId(9), role: RoleId::Scout(ballot) };
-            let sends = acceptor.on_message(from, Message::P1a { ballot, from_slot: 0 }, NOW).sends;
-            sends
-                .into_iter()
-                .find_map(|send| match send.message {
-                    Message::P1b(answer) => Some((answer.watermark, answer.accepted)),
-                    _ => None,
-                })
-                .expect("an acceptor that is not bound promises")
-        })
+    fn starts_view(&self, value: u8) -> bool {
+        matches!(self.values[usize::from(value)].body, Body::Start { establishes: Some(_) })
     }
 
-    fn proposed(&self, state: &State, ballot: usize, slot: usize) -> Option<Arc<Value>> {
+    fn proposed(&self, state: &State, ballot: usize, slot: usize) -> Option<u8> {
         if let Phase::Leading(reign) = state.ballots[ballot] {
-            return self.reigns[usize::from(reign)].values.get(&slot).cloned();
+            return self.reigns[usize::from(reign)].values[slot];
         }
-        let (id, slot) = (self.ballots[ballot], slot);
-        state.net.iter().find_map(|packet| match &self.packets[usize::from(*packet)].message {
-            Message::P2a { pvalue, .. } if pvalue.ballot == id && self.slot_index(pvalue.slot) == slot => {
-                Some(pvalue.value.clone())
-            }
-            _ => None,
-        })
+        let id = self.ballots[ballot];
+        let value =
+            state.net.iter().find_map(|packet| match &self.packets[usize::from(*packet)].message {
+                Message::P2a { pvalue, .. }
+                    if pvalue.ballot == id && self.slot_index(pvalue.slot) == slot =>
+                {
+                    Some(&pvalue.value)
+                }
+                _ => None,
+            })?;
+        self.values.iter().position(|known| known == value).map(|place| place as u8)
     }
 
     // ---- helpers ----
@@ -1020,6 +1123,10 @@ impl Model {
 
     fn host(&self, state: &State, node: usize) -> &Host {
         &self.hosts[state.nodes[node] as usize]
+    }
+
+    fn facts(&self, state: &State, node: usize) -> &Facts {
+        &self.facts[state.nodes[node] as usize]
     }
 
     fn index_of(&self, ballot: Ballot) -> usize {
@@ -1035,15 +1142,49 @@ impl Model {
 
     fn intern_host(&mut self, host: Host) -> u32 {
         let key = format!("{:?}{:?}{:?}{:?}", host.acceptor, host.replica, host.applied, host.disk);
-        let next = u32::try_from(self.hosts.len()).expect("few node states");
-        match self.host_ids.entry(key) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(free) => {
-                free.insert(next);
-                self.hosts.push(host);
-                next
-            }
+        if let Some(known) = self.host_ids.get(&key) {
+            return *known;
         }
+        let next = u32::try_from(self.hosts.len()).expect("few node states");
+        let facts = self.look_at(&host);
+        self.host_ids.insert(key, next);
+        self.facts.push(facts);
+        self.hosts.push(host);
+        next
+    }
+
+    fn look_at(&mut self, host: &Host) -> Facts {
+        let mut acceptor = host.acceptor.clone();
+        let ballot = Ballot { view: 9, round: 9, leader: NodeId(9) };
+        let from = Address { node: NodeId(9), role: RoleId::Scout(ballot) };
+        let p1a = Message::P1a { ballot, from_slot: 0, view: ViewState::first((*view(9, &[9])).clone()) };
+        let sends = acceptor.on_message(from, p1a, NOW).sends;
+        let answer = sends.into_iter().find_map(|send| match send.message {
+            Message::P1b(answer) => Some(answer),
+            _ => None,
+        });
+        let answer = answer.expect("an acceptor that is not bound promises");
+        let known = host.replica.view();
+        Facts {
+            id: host.id,
+            applied: host.applied.iter().map(|value| self.intern_value(value)).collect(),
+            decided: host.replica.decided(),
+            view: (known.current.number, known.established),
+            watermark: answer.watermark,
+            accepted: answer
+                .accepted
+                .iter()
+                .map(|p| (self.slot_index(p.slot), p.ballot, self.intern_value(&p.value)))
+                .collect(),
+        }
+    }
+
+    fn intern_value(&mut self, value: &Arc<Value>) -> u8 {
+        let place = self.values.iter().position(|known| known == value).unwrap_or_else(|| {
+            self.values.push(value.clone());
+            self.values.len() - 1
+        });
+        u8::try_from(place).expect("few values")
     }
 
     fn intern_packet(&mut self, packet: Packet) -> u16 {
@@ -1107,6 +1248,18 @@ impl Host {
             };
             leaving.extend(self.perform(outputs, &mut inbox));
         }
+        leaving
+    }
+
+    /// The replica's deadline passes, if it is one for writing the decided watermark down.
+    fn write_down(&mut self) -> Vec<Envelope> {
+        if self.replica.deadline().is_none_or(|due| due > NOW.at) {
+            return Vec::new();
+        }
+        let mut inbox = VecDeque::new();
+        let outputs = self.replica.on_timeout(NOW);
+        let mut leaving = self.perform(outputs, &mut inbox);
+        leaving.extend(self.run(inbox));
         leaving
     }
 

@@ -13,7 +13,7 @@ use super::format::FileName;
 
 /// Zeros are written in pieces of this size, each synced, so that preparing a segment never leaves the device a long queue
 /// in front of the next commit.
-static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// What every part of the journal knows about where it lives.
 #[derive(Clone)]

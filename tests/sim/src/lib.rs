@@ -16,6 +16,7 @@ pub mod network;
 pub mod process;
 pub mod rng;
 pub mod run;
+pub mod snapshots;
 pub mod stats;
 pub mod swarm;
 pub mod trace;

@@ -21,6 +21,7 @@ const USAGE: &str = "usage: warlock-sim [--seeds N] [--start S] [--threads T] [-
   --keep-going   do not stop at the first failing seed; list them all
   --bug NAME     plant this bug (needs a build with the feature planted-bugs)
   --list-bugs    print the names of the bugs
+  --all-bugs     plant each bug in turn, and say how many seeds (of 2000) it takes to notice it
   --long N       drive three nodes through N commands and watch that their memory stays flat";
 
 /// Events that are printed when a seed fails.
@@ -99,6 +100,17 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
                         "this build contains no planted bugs: build with --features planted-bugs".into()
                     );
                 }
+            }
+            "--all-bugs" => {
+                for bug in Bug::ALL.iter().filter(|_| COMPILED_IN) {
+                    let begin = Instant::now();
+                    let (seeds, law) = warlock_sim::run::first_catch(*bug, 2_000)
+                        .map_or((0, "not noticed".to_string()), |(seeds, violation)| (seeds, violation));
+                    let law: String = law.lines().next().unwrap_or_default().chars().take(110).collect();
+                    let name = format!("{bug:?}");
+                    println!("{name:<28} {seeds:>5}  {:>5.1} s  {law}", begin.elapsed().as_secs_f64());
+                }
+                return Ok(None);
             }
             "--list-bugs" => {
                 for bug in Bug::ALL {

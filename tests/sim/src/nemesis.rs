@@ -123,7 +123,10 @@ impl World {
             }
             Strike::Crash => {
                 let id = self.some_host();
-                let delay = self.rng.skewed(MS, 4 * SECOND);
+                // Now and then long enough to be moved to down.
+                let is_long = self.rng.chance(200_000);
+                let delay =
+                    if is_long { self.rng.between(3, 7) * SECOND } else { self.rng.skewed(MS, 3 * SECOND) };
                 self.crash(id, Some(delay));
             }
             Strike::CrashMany | Strike::CrashAll => {
@@ -180,7 +183,13 @@ impl World {
         (self.now + self.rng.skewed(shortest, longest)).min(end.max(self.now))
     }
 
+    /// A node that is up; often the master, whose faults matter most.
     fn some_host(&mut self) -> NodeId {
+        if self.rng.chance(300_000)
+            && let Some(master) = self.master()
+        {
+            return master;
+        }
         let up: Vec<NodeId> = self.hosts.values().filter(|h| h.process.is_some()).map(|h| h.id).collect();
         self.rng.pick(&up).copied().unwrap_or(NodeId(1))
     }
@@ -237,6 +246,9 @@ impl World {
         let by = i64::try_from(self.rng.skewed(1, 3_600_000)).unwrap_or(0);
         if let Some(host) = self.hosts.get_mut(&id) {
             host.clock.step_wall(if forward { by } else { -by });
+            if forward {
+                self.observer.time.stepped_ahead();
+            }
         }
     }
 

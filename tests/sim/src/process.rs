@@ -1,14 +1,12 @@
 //! How a host drives its node: persist, then send; apply, then tell; snapshots; start and crash.
 
-use crate::disk::{Stored, Waiting};
-use crate::history::State;
+use crate::disk::Waiting;
 use crate::host::{Fate, Process, Snapshot};
 use crate::machine::Registers;
 use crate::network::Parcel;
 use crate::swarm::{MS, SECOND};
 use crate::world::{Event, World};
 use bytes::Bytes;
-use consensus::planted::Bug;
 use consensus::{
     Address, CommandId, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Outcome, Outputs, RoleId,
     Slot, Spawn, Standing, Value, ViewState,
@@ -24,7 +22,11 @@ impl World {
     pub(crate) fn perform(&mut self, id: NodeId, role: RoleId, outputs: Outputs) {
         let Outputs { persist, sends, spawns, retires: _, calls } = outputs;
         for spawn in &spawns {
-            self.watch_spawn(id, spawn);
+            if let Spawn::Commander(commander) = spawn
+                && let Slot::Data(slot) = commander.slot()
+            {
+                self.observer.time.made(slot, commander.ballot(), self.now);
+            }
         }
         for record in &persist {
             if let consensus::Record::View(view) = record {
@@ -47,25 +49,15 @@ impl World {
         self.set_timer(id);
     }
 
-    fn watch_spawn(&mut self, id: NodeId, spawn: &Spawn) {
-        let life = self.hosts.get(&id).map_or(0, |host| host.life);
-        match spawn {
-            Spawn::Scout(scout) => {
-                self.observer.ballots.scouted(id, life, scout.ballot(), &mut self.observer.verdict);
-            }
-            Spawn::Commander(commander) => {
-                if let Slot::Data(slot) = commander.slot() {
-                    self.observer.time.made(slot, commander.ballot(), self.now);
-                }
-            }
-        }
-    }
-
     fn release(&mut self, id: NodeId, sends: Vec<Envelope>, spawns: Vec<Spawn>) {
         for spawn in spawns {
             let Some(host) = self.hosts.get_mut(&id) else { return };
             let now = host.clock.read(self.now);
+            let life = host.life;
             let Some(process) = host.process.as_mut() else { return };
+            if let Spawn::Scout(scout) = &spawn {
+                self.observer.ballots.scouted(id, life, scout.ballot(), &mut self.observer.verdict);
+            }
             let (role, outputs) = process.node.spawn(spawn, now);
             self.perform(id, role, outputs);
         }
@@ -81,6 +73,7 @@ impl World {
         match &envelope.message {
             Message::Adopted(_) => self.stats.elections += 1,
             Message::Log { .. } => self.stats.catch_ups += 1,
+            Message::Release { .. } if envelope.role == RoleId::Acceptor => self.stats.transfers += 1,
             _ => {}
         }
         let Envelope { from, to, role, message } = envelope;
@@ -276,7 +269,7 @@ impl World {
     }
 
     /// One of the node's own commands has run: its client is told.
-    fn executed(&mut self, id: NodeId, command: CommandId, reply: &Bytes) {
+    pub(crate) fn executed(&mut self, id: NodeId, command: CommandId, reply: &Bytes) {
         let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         process.abandoned.remove(&command.seq);
         let Some(operation) = process.waiting.remove(&command.seq) else { return };
@@ -301,131 +294,6 @@ impl World {
         let delay = if self.rng.coin() { 0 } else { self.rng.between(0, self.swarm.apply_delay) };
         self.mail(id, delay, message);
         self.begin_snapshot(id);
-    }
-
-    fn begin_snapshot(&mut self, id: NodeId) {
-        let Some(host) = self.hosts.get_mut(&id) else { return };
-        let (life, stalled) = (host.life, host.stalled_until.saturating_sub(self.now));
-        let Some(process) = host.process.as_mut() else { return };
-        let slot = process.ledger.applied();
-        if process.writing.is_some() || slot < process.snapshot_slot + self.swarm.snapshot_every {
-            return;
-        }
-        process.snapshot_slot = slot;
-        let snapshot = Snapshot { ledger: process.ledger.clone(), machine: process.machine.clone() };
-        let bytes = postcard::to_allocvec(&snapshot).expect("a snapshot can be encoded");
-        process.writing = Some(Stored { slot, bytes: Bytes::from(bytes) });
-        if self.config.has_bug(Bug::CompactBeforeSnapshot) {
-            host.disk.compact(slot);
-        }
-        let delay = self.rng.between(MS, self.swarm.snapshot_time);
-        self.at(delay.max(stalled), Event::SnapshotWritten(id, life));
-    }
-
-    pub(crate) fn snapshot_written(&mut self, id: NodeId, life: u64) {
-        let Some(host) = self.hosts.get_mut(&id).filter(|host| host.life == life) else { return };
-        let Some(stored) = host.process.as_mut().and_then(|process| process.writing.take()) else { return };
-        let slot = stored.slot;
-        self.trace.mix(self.now, id.0, slot << 8 | 0x5A);
-        self.trace.note(self.now, || format!("{id} has a durable snapshot of {slot}"));
-        self.stats.snapshots += 1;
-        host.store(stored);
-        host.disk.compact(slot);
-        self.mail(id, 0, Message::SnapshotTaken { slot });
-    }
-
-    fn send_snapshot(&mut self, id: NodeId, to: NodeId, slot: u64, offset: u64) {
-        let Some(host) = self.hosts.get(&id) else { return };
-        let stored = [&host.disk.snapshot, &host.older].into_iter().flatten().collect::<Vec<_>>();
-        let asked = stored.iter().find(|stored| stored.slot == slot);
-        let (stored, offset) = match (asked, stored.first()) {
-            (Some(stored), _) => (*stored, offset),
-            (None, Some(newest)) => (*newest, 0),
-            (None, None) => return,
-        };
-        let total = stored.bytes.len();
-        let start = usize::try_from(offset).unwrap_or(total).min(total);
-        let data = stored.bytes.slice(start..(start + self.swarm.chunk).min(total));
-        let from = Address { node: id, role: RoleId::Replica };
-        let message =
-            Message::SnapshotChunk { slot: stored.slot, offset: start as u64, total: total as u64, data };
-        self.send(Parcel { from, to, role: RoleId::Replica, message });
-    }
-
-    fn store_chunk(&mut self, id: NodeId, slot: u64, offset: u64, data: &Bytes) {
-        let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
-        if offset == 0 {
-            process.fetched = (slot, Vec::new());
-        }
-        let (fetching, bytes) = &mut process.fetched;
-        let fits = *fetching == slot && bytes.len() as u64 == offset;
-        self.observer.verdict.check(fits, || {
-            format!(
-                "snapshot: {id} stores a piece of {slot} at {offset}, but has {} of {fetching}",
-                bytes.len()
-            )
-        });
-        bytes.extend_from_slice(data);
-    }
-
-    /// A fetched snapshot is durable: load it and tell the replica.
-    pub(crate) fn installed(&mut self, id: NodeId, life: u64, slot: u64) {
-        let is_damaged = self.healed_at.is_none() && self.rng.chance(50_000);
-        let Some(host) = self.hosts.get_mut(&id).filter(|host| host.life == life) else { return };
-        let Some(process) = host.process.as_mut() else { return };
-        let bytes = Bytes::from(std::mem::take(&mut process.fetched.1));
-        let decoded = postcard::from_bytes::<Snapshot>(&bytes).ok().filter(|_| !is_damaged);
-        let Some(snapshot) = decoded else {
-            self.observer
-                .verdict
-                .check(is_damaged, || format!("snapshot: {id} got a damaged copy of {slot}"));
-            self.mail(id, 0, Message::InstallFailed { slot });
-            return;
-        };
-        self.trace.mix(self.now, id.0, slot << 8 | 0x1A);
-        self.trace.note(self.now, || format!("{id} installs the snapshot of {slot}"));
-        self.stats.installs += 1;
-        host.store(Stored { slot, bytes });
-        host.disk.compact(slot);
-        let Some(process) = host.process.as_mut() else { return };
-        let view = snapshot.view();
-        if process.ledger.applied() < slot {
-            self.observer.time.stepped(
-                id,
-                process.ledger.cluster_ms(),
-                snapshot.ledger.cluster_ms(),
-                &mut self.observer.verdict,
-            );
-            process.ledger = snapshot.ledger;
-            process.machine = snapshot.machine;
-            process.snapshot_slot = process.snapshot_slot.max(slot);
-        }
-        self.observer.acknowledged.compare(id, &process.ledger, &process.machine, &mut self.observer.verdict);
-        let executed_below = process.ledger.executed_below(process.node.origin());
-        let stamp_ms = process.ledger.cluster_ms();
-        self.answer_from_ledger(id, executed_below);
-        self.mail(id, 0, Message::Installed { slot, stamp_ms, executed_below, view });
-    }
-
-    /// Clients whose commands ran in slots that this node skipped are told what the ledger remembers.
-    fn answer_from_ledger(&mut self, id: NodeId, executed_below: u64) {
-        let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
-        let ran: Vec<u64> = process.waiting.range(..executed_below).map(|(seq, _)| *seq).collect();
-        let origin = process.node.origin();
-        for seq in ran {
-            let command = CommandId { origin, seq };
-            let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else {
-                return;
-            };
-            match process.ledger.reply(command).cloned() {
-                Some(reply) => self.executed(id, command, &reply),
-                None => {
-                    if let Some(operation) = process.waiting.remove(&seq) {
-                        self.given_up(operation, State::Unknown);
-                    }
-                }
-            }
-        }
     }
 
     /// The process dies. What was not synced is lost but for a prefix. Comes back after `restart`, if ever.

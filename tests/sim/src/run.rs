@@ -12,6 +12,8 @@ use consensus::{Condition, NodeId};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What came out of a run.
 #[derive(Clone, Debug)]
@@ -37,7 +39,10 @@ pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(move |info| {
         if CATCHING.with(|catching| *catching.borrow()) {
             let place = info.location().map_or_else(String::new, |l| format!(" ({}:{})", l.file(), l.line()));
-            let what = info.payload_as_str().unwrap_or("panic");
+            let payload = info.payload();
+            let text = payload.downcast_ref::<&str>().copied();
+            let what =
+                text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic");
             PANIC.with(|panic| *panic.borrow_mut() = Some(format!("{what}{place}")));
         } else {
             before(info);
@@ -56,6 +61,36 @@ pub fn run(seed: u64, bug: Option<Bug>, tail: Option<Tail>) -> Report {
         let violation = Some(format!("panic: {}", what.unwrap_or_else(|| "unknown".to_string())));
         Report { seed, violation, hash: 0, stats: Stats { runs: 1, ..Stats::default() } }
     })
+}
+
+/// Runs seeds from 0 on, on all processors, until one notices `bug`: how many were needed, and the law that broke.
+#[must_use]
+pub fn first_catch(bug: Bug, seeds_max: u64) -> Option<(u64, String)> {
+    let next = AtomicU64::new(0);
+    let best: Mutex<Option<(u64, String)>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get()) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let known = best.lock().ok().and_then(|best| best.as_ref().map(|(seed, _)| *seed));
+                    if seed >= seeds_max || known.is_some_and(|known| known < seed) {
+                        return;
+                    }
+                    let Some(violation) = run(seed, Some(bug), None).violation else { continue };
+                    if run(seed, None, None).violation.is_some() {
+                        continue; // not this bug's doing
+                    }
+                    if let Ok(mut best) = best.lock()
+                        && best.as_ref().is_none_or(|(known, _)| seed < *known)
+                    {
+                        *best = Some((seed, violation));
+                    }
+                }
+            });
+        }
+    });
+    best.into_inner().ok().flatten().map(|(seed, violation)| (seed + 1, violation))
 }
 
 fn run_unguarded(seed: u64, bug: Option<Bug>, tail: Option<Tail>) -> Report {
@@ -89,7 +124,8 @@ impl World {
         self.let_go(parcels);
         let ids: Vec<NodeId> = self.hosts.keys().copied().collect();
         for id in ids {
-            if let Some(host) = self.hosts.get_mut(&id) {
+            // Setting everybody's wall clock would be a step on a majority, which E3 does not promise to survive.
+            if let Some(host) = self.hosts.get_mut(&id).filter(|_| !self.swarm.check_time) {
                 host.clock.set_wall(self.now, 0);
             }
             self.at(0, Event::Start(id));
@@ -145,7 +181,8 @@ impl World {
         is_first
     }
 
-    fn master(&self) -> Option<NodeId> {
+    /// The node that holds the master lease now.
+    pub(crate) fn master(&self) -> Option<NodeId> {
         let leads = |host: &&crate::host::Host| {
             let now = host.clock.read(self.now);
             host.ready().is_some_and(|process| process.node.leader().is_master(now))
@@ -212,7 +249,7 @@ impl World {
             let Some(process) = &host.process else { return format!("  {} {:?}, down", host.id, host.fate) };
             let (leader, replica) = (process.node.leader(), process.node.replica());
             format!(
-                "  {} {} {} · promised {} · applied {} decided {} durable {} · log {} pending {} · master {:?} · view {} {} · at work {:?}",
+                "  {} {} {} · promised {} · applied {} decided {} durable {} · log {} pending {} · master {:?} · view {} {} · leader's view {} {} · reads {} · at work {:?}",
                 host.id,
                 leader.state_name(),
                 leader.ballot(),
@@ -225,6 +262,9 @@ impl World {
                 replica.master(),
                 replica.view().current.number,
                 if replica.view().established { "established" } else { "not established" },
+                leader.view().current.number,
+                if leader.view().established { "established" } else { "not established" },
+                process.node.can_lease_read(host.clock.read(self.now)),
                 process.node.at_work(),
             )
         });

@@ -145,7 +145,7 @@ impl Swarm {
             local,
             faults,
             fault_every: rng.between(60, 900) * MS,
-            safety: rng.between(5 * SECOND, 20 * SECOND),
+            safety: rng.between(4 * SECOND, 15 * SECOND),
             sync_max: rng.skewed(50, 20 * MS),
             sync_slow: if rng.coin() { 0 } else { rng.skewed(0, 50_000) },
             crash_after_sync: if calm || rng.coin() { 0 } else { rng.skewed(0, 3_000) },
@@ -170,8 +170,8 @@ fn draw_config(rng: &mut Rng, lease_ms: u64, bug: Option<Bug>) -> Config {
     let ms = Duration::from_millis;
     let window = rng.skewed(1, 24);
     let durable_every = rng.skewed(1, 24);
-    let backoff_min = rng.between(10, lease_ms / 2);
-    let drift = [0, 200, 2_000, 2_000, 20_000, 50_000];
+    let backoff_min = rng.skewed(5, lease_ms / 2);
+    let drift = [0, 200, 2_000, 20_000, 50_000, 90_000];
     #[cfg(not(feature = "planted-bugs"))]
     let _ = bug;
     let config = Config {
@@ -190,7 +190,7 @@ fn draw_config(rng: &mut Rng, lease_ms: u64, bug: Option<Bug>) -> Config {
         durable_every,
         durable_after: ms(rng.between(10, 300)),
         retry: ms(rng.between(40, 400)),
-        down_after: ms(lease_ms + rng.between(300, 4_000)),
+        down_after: ms(lease_ms + rng.between(200, 2_500)),
         in_step: rng.skewed(1, 40),
         catch_up_max: ms(rng.between(300, 3_000)),
         drift_ppm: rng.pick(&drift).copied().unwrap_or(2_000),

@@ -109,7 +109,7 @@ pub fn of_message(message: &Message) -> u64 {
     let (kind, detail) = match message {
         Message::Probe { ballot } => (1, of_ballot(ballot)),
         Message::ProbeAnswer { ballot, promised, .. } => (2, of_ballot(ballot) ^ of_ballot(promised) << 1),
-        Message::P1a { ballot, from_slot } => (3, of_ballot(ballot) ^ from_slot << 20),
+        Message::P1a { ballot, from_slot, .. } => (3, of_ballot(ballot) ^ from_slot << 20),
         Message::P1b(p1b) => (4, of_ballot(&p1b.promised) ^ p1b.watermark << 20 ^ p1b.accepted.len() as u64),
         Message::Refused { ballot, .. } => (5, of_ballot(ballot)),
         Message::P2a { pvalue, commit, .. } => {

@@ -61,10 +61,10 @@ pub fn is_linearizable(operations: &[&Operation]) -> bool {
 
 /// Checks every register of a history. The first one that has no explanation, with its operations.
 #[must_use]
-pub fn first_broken<'a>(
-    history: &'a [Operation],
+pub fn first_broken(
+    history: &[Operation],
     mut is_moot: impl FnMut(&Operation) -> bool,
-) -> Option<(u16, Vec<&'a Operation>)> {
+) -> Option<(u16, Vec<&Operation>)> {
     let mut registers: BTreeMap<u16, Vec<&Operation>> = BTreeMap::new();
     for operation in history {
         let on_register = !matches!(operation.request, Request::Acquire(_) | Request::Release(_));

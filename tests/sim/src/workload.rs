@@ -290,12 +290,12 @@ impl World {
         }
         let node = self.clients[client].node;
         let id = self.history.get(operation).and_then(|o| o.id);
-        if let Some(process) = self.hosts.get_mut(&node).and_then(|host| host.process.as_mut()) {
-            if let Some(id) = id.filter(|id| id.origin == process.node.origin()) {
-                process.waiting.remove(&id.seq);
-                process.abandoned.insert(id.seq, operation);
-                self.mail(node, 0, Message::Abandon { seq: id.seq });
-            }
+        if let Some(process) = self.hosts.get_mut(&node).and_then(|host| host.process.as_mut())
+            && let Some(id) = id.filter(|id| id.origin == process.node.origin())
+        {
+            process.waiting.remove(&id.seq);
+            process.abandoned.insert(id.seq, operation);
+            self.mail(node, 0, Message::Abandon { seq: id.seq });
         }
         let state = if id.is_none() { State::Never } else { State::Unknown };
         self.given_up(operation, state);

@@ -307,6 +307,16 @@ fn a_frame_is_valid_only_where_it_was_written() {
     segment[80..80 + frame.len()].copy_from_slice(&frame);
     assert_eq!(framing.decode(&segment, 80).unwrap().payload, 96..103);
     assert_eq!(framing.search(&segment, 64).map(|(at, _)| at).collect::<Vec<_>>(), [80]);
+    // The search finds it wherever it lies, and whatever the tag of the segment is.
+    for at in 65..400u32 {
+        let framing = Framing::new(&ID, u64::from(at));
+        let mut segment = vec![0; 64];
+        segment.resize(at as usize, 0xee);
+        framing.encode(&mut segment, at, 64, FrameKind::Record, b"payload");
+        segment.resize(500, 0);
+        assert_eq!(framing.search(&segment, 64).map(|(at, _)| at).collect::<Vec<_>>(), [at]);
+        assert_eq!(framing.search(&segment, at).count(), 0);
+    }
     // The same bytes in another segment, in another directory, or at another offset.
     for other in [Framing::new(&ID, 8), Framing::new(&ID, 7 + (1 << 40)), Framing::new(&[0; 16], 7)] {
         assert_eq!(other.decode(&segment, 80), None);

@@ -221,7 +221,7 @@ fn survivals(operations: usize, seeds: u64) -> Vec<Survival> {
 
 #[test]
 fn a_crash_at_any_operation_leaves_a_correct_state() {
-    for seed in [42, 43, 44] {
+    for seed in [42, 43] {
         crash_at_each_operation(seed);
     }
 }
@@ -256,7 +256,7 @@ fn crash_at_each_operation(seed: u64) {
             let only_the_process = matches!(survival, Survival::Everything);
             if only_the_process && operations % 3 == 0 {
                 crash_again(model.clone(), &second_disk, &mut journal, found, (&steps, operations), &context);
-            } else if (operations * 5 + index) % 67 == 0 {
+            } else if (operations * 5 + index) % 131 == 0 {
                 let model = Model::from_files(&files);
                 crash_again(model, &second_disk, &mut journal, found, (&steps, operations), &context);
             }
@@ -284,7 +284,10 @@ fn crash_again(
     let log = disk.log();
     for (again, operation) in log.iter().enumerate() {
         model.perform(operation);
-        for survival in survivals(operations * 1000 + again, 1) {
+        // One of the three each time; the many first crashes make up for the others.
+        for survival in
+            survivals(operations * 1000 + again, 1).into_iter().skip((operations / 3 + again) % 3).take(1)
+        {
             let context = format!("{context}, then {} of {}, {survival:?}", again + 1, log.len());
             let copy = restore(&model.crash(survival));
             let (_, found) = open_on(TestDisk::new(), options(copy.path(), SEGMENT_BYTES))

@@ -1,0 +1,17 @@
+//! The only place that reads clocks.
+
+use consensus::{Now, Time};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What the clocks say now: the monotonic one that counts suspended time, and the wall clock.
+pub fn now() -> Now {
+    let boot = clock_gettime(ClockId::Boottime);
+    let wall = clock_gettime(ClockId::Realtime);
+    let micros = |seconds: i64, nanos: i64| {
+        u64::try_from(seconds).unwrap_or(0) * 1_000_000 + u64::try_from(nanos).unwrap_or(0) / 1_000
+    };
+    Now {
+        at: Time(micros(boot.tv_sec, boot.tv_nsec)),
+        wall_ms: micros(wall.tv_sec, wall.tv_nsec) / 1_000,
+    }
+}

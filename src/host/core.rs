@@ -1,0 +1,427 @@
+//! The core of a running node: the roles, the machine and the journal, driven by turns.
+//!
+//! A turn takes everything that arrived since the last one (peer messages, client commands, finished syncs, due timers), lets the roles
+//! answer until nothing is left to say inside this node, and then does the slow things once for all of it: one batch to the journal,
+//! one write per peer. Batches form by draining, never by waiting.
+//!
+//! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
+
+use super::links::{Outbox, is_bulk};
+use super::waiters::{Answer, Ticket, Waiters};
+use crate::codec::{self, Letter};
+use bytes::{Bytes, BytesMut};
+use consensus::{
+    Address, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome, Outputs, Record,
+    RoleId, Spawn, ViewState,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use storage::journal::{AppendError, Journal};
+
+/// What executes commands on this node.
+pub trait Backend: consensus::Machine {
+    /// Every command of `slot` has been applied: a read sees all of the slot or nothing of it.
+    fn finish_slot(&mut self, slot: u64);
+}
+
+/// Something that the core cannot go on from.
+#[derive(Debug)]
+pub enum Fatal {
+    /// The journal failed: nothing that this node says could be trusted any more.
+    Journal(AppendError),
+    /// The journal cannot take a batch at all.
+    Submit(storage::journal::SubmitError),
+}
+
+impl std::fmt::Display for Fatal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fatal::Journal(error) => write!(f, "the journal failed: {error}"),
+            Fatal::Submit(error) => write!(f, "the journal refused a batch: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Fatal {}
+
+/// What waits until the journal is durable up to a batch.
+struct Waiting {
+    batch: u64,
+    sends: Vec<Envelope>,
+    spawns: Vec<Spawn>,
+}
+
+/// What the surroundings of the core have to do; taken after each turn.
+#[derive(Default)]
+pub struct Todo {
+    /// Clients' answers.
+    pub answers: Vec<(Ticket, Answer)>,
+    /// The configuration changed.
+    pub view: Option<ViewState>,
+    /// Pieces of snapshots to send.
+    pub snapshot_requests: Vec<(NodeId, u64, u64)>,
+    /// Pieces of a snapshot to keep, and whether it is complete.
+    pub chunks: Vec<(u64, u64, Bytes)>,
+    /// A snapshot to load.
+    pub install: Option<u64>,
+    /// This node was removed.
+    pub removed: bool,
+    /// Answers to administrative requests.
+    pub admin: Vec<Message>,
+}
+
+/// The core.
+pub struct Core<B> {
+    /// The roles.
+    pub node: Node,
+    /// What has been applied.
+    pub ledger: Ledger,
+    /// What applies it.
+    pub backend: B,
+    config: Arc<Config>,
+    journal: Journal,
+    /// The fold of everything appended to the journal: what a checkpoint has to say.
+    durable: Durable,
+    inbox: Vec<Letter>,
+    local: VecDeque<(Address, RoleId, Message)>,
+    records: Vec<Bytes>,
+    /// The batch that this turn's records will be.
+    batch: u64,
+    /// Batches up to here are durable.
+    synced: u64,
+    /// Per kind of role, the last batch with a record of it.
+    gates: [u64; 4],
+    waiting: VecDeque<Waiting>,
+    outboxes: BTreeMap<NodeId, Rc<Outbox>>,
+    frame: BytesMut,
+    waiters: Waiters,
+    todo: Todo,
+    outcomes: Vec<(consensus::CommandId, Outcome)>,
+    applied_before: u64,
+    /// The disk is full: nothing is acknowledged until there is room.
+    disk_full: bool,
+}
+
+fn gate_of(role: RoleId) -> usize {
+    match role {
+        RoleId::Replica => 0,
+        RoleId::Leader => 1,
+        RoleId::Acceptor => 2,
+        RoleId::Scout(_) | RoleId::Commander(..) | RoleId::Host => 3,
+    }
+}
+
+impl<B: Backend> Core<B> {
+    /// A core around recovered roles; `outputs` are what their recovery wants done.
+    ///
+    /// # Errors
+    /// When the journal fails at once.
+    pub fn new(
+        recovered: (Node, Outputs),
+        (ledger, backend): (Ledger, B),
+        config: Arc<Config>,
+        mut journal: Journal,
+        durable: Durable,
+    ) -> Result<Core<B>, Fatal> {
+        let (node, mut outputs) = recovered;
+        // The new incarnation is durable before the first command id of this life.
+        let records: Vec<Bytes> = outputs.persist.iter().map(codec::record_to_bytes).collect();
+        let batch = journal.append(records).map_err(Fatal::Submit)?;
+        let mut core = Core {
+            node,
+            ledger,
+            backend,
+            config,
+            journal,
+            durable,
+            inbox: Vec::new(),
+            local: VecDeque::new(),
+            records: Vec::new(),
+            batch: batch + 1,
+            synced: 0,
+            gates: [0; 4],
+            waiting: VecDeque::new(),
+            outboxes: BTreeMap::new(),
+            frame: BytesMut::new(),
+            waiters: Waiters::default(),
+            todo: Todo::default(),
+            outcomes: Vec::new(),
+            applied_before: 0,
+            disk_full: false,
+        };
+        for record in outputs.persist.drain(..) {
+            core.durable.apply(record);
+        }
+        while core.synced < batch {
+            let completion = core.journal.wait();
+            completion.result.map_err(Fatal::Journal)?;
+            core.synced = completion.through;
+        }
+        core.applied_before = core.ledger.applied();
+        core.perform(RoleId::Replica, outputs, super::clock::now());
+        Ok(core)
+    }
+
+    // ---- what comes in ----
+
+    /// Messages of a peer arrived.
+    pub fn deliver(&mut self, letters: Vec<Letter>) {
+        if self.inbox.is_empty() {
+            self.inbox = letters;
+        } else {
+            self.inbox.extend(letters);
+        }
+    }
+
+    /// A client wants this executed.
+    pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
+        self.waiters.submit(payload, ticket, now);
+    }
+
+    /// A client wants to read, linearizably, on a node that is not the master.
+    pub fn read_later(&mut self, ticket: Ticket, now: Now) {
+        let read = self.waiters.read(ticket, now);
+        self.post(RoleId::Replica, Message::Read { read });
+    }
+
+    /// The host tells one of its roles something.
+    pub fn post(&mut self, role: RoleId, message: Message) {
+        self.local.push_back((self.host(), role, message));
+    }
+
+    /// The host asks another node's role something; the answer comes back as [`Todo::admin`].
+    pub fn ask(&mut self, to: Address, message: Message) {
+        let from = self.host();
+        self.send(from, to.node, to.role, message);
+    }
+
+    /// The outbox of each peer; replaced when the configuration changes.
+    pub fn connect(&mut self, outboxes: BTreeMap<NodeId, Rc<Outbox>>) {
+        self.outboxes = outboxes;
+    }
+
+    fn host(&self) -> Address {
+        Address { node: self.node.id(), role: RoleId::Host }
+    }
+
+    // ---- the turn ----
+
+    /// When the next turn is due at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<consensus::Time> {
+        [self.node.deadline(), self.waiters.deadline()].into_iter().flatten().min()
+    }
+
+    /// Takes everything that arrived, lets the roles answer, and hands out what follows.
+    ///
+    /// # Errors
+    /// When the journal failed: the node must stop.
+    pub fn turn(&mut self, now: Now) -> Result<Todo, Fatal> {
+        self.take_completions(now)?;
+        for letter in std::mem::take(&mut self.inbox) {
+            let outputs = self.node.deliver(letter.from, letter.role, letter.message, now);
+            self.perform(letter.role, outputs, now);
+        }
+        if let Some((first_seq, payloads)) = self.waiters.take_submitted() {
+            self.post(RoleId::Replica, Message::Submit { first_seq, payloads });
+        }
+        for message in self.waiters.expire(now, &mut self.todo.answers) {
+            self.post(RoleId::Replica, message);
+        }
+        while let Some((role, outputs)) = self.node.on_timeout(now) {
+            self.perform(role, outputs, now);
+        }
+        self.settle(now);
+        self.flush()?;
+        Ok(std::mem::take(&mut self.todo))
+    }
+
+    /// Delivers what roles of this node tell each other, until they are quiet.
+    fn settle(&mut self, now: Now) {
+        loop {
+            while let Some((from, role, message)) = self.local.pop_front() {
+                let outputs = self.node.deliver(from, role, message, now);
+                self.perform(role, outputs, now);
+            }
+            if self.ledger.applied() == self.applied_before {
+                return;
+            }
+            // Once for everything that was applied: the replica need not hear of each slot.
+            self.applied_before = self.ledger.applied();
+            self.post(
+                RoleId::Replica,
+                Message::Applied {
+                    slot: self.ledger.applied(),
+                    stamp_ms: self.ledger.cluster_ms(),
+                    executed_below: self.ledger.executed_below(self.node.origin()),
+                },
+            );
+        }
+    }
+
+    fn perform(&mut self, role: RoleId, outputs: Outputs, now: Now) {
+        let Outputs { persist, sends, spawns, retires: _, calls } = outputs;
+        let gate = gate_of(role);
+        for record in persist {
+            self.gates[gate] = self.batch;
+            self.records.push(codec::record_to_bytes(&record));
+            self.durable.apply(record);
+        }
+        for call in calls {
+            self.call(call);
+        }
+        if sends.is_empty() && spawns.is_empty() {
+            return;
+        }
+        if self.gates[gate] > self.synced {
+            self.waiting.push_back(Waiting { batch: self.gates[gate], sends, spawns });
+        } else {
+            self.release(sends, spawns, now);
+        }
+    }
+
+    fn release(&mut self, sends: Vec<Envelope>, spawns: Vec<Spawn>, now: Now) {
+        for spawn in spawns {
+            let (role, outputs) = self.node.spawn(spawn, now);
+            self.perform(role, outputs, now);
+        }
+        let me = self.node.id();
+        for Envelope { from, to, role, message } in sends {
+            let mut is_encoded = false;
+            for node in to.nodes() {
+                if *node == me {
+                    continue;
+                }
+                if !is_encoded {
+                    self.frame.clear();
+                    codec::put_frame(from, role, &message, &mut self.frame);
+                    is_encoded = true;
+                }
+                if let Some(outbox) = self.outboxes.get(node) {
+                    outbox.push(&self.frame, is_bulk(&message));
+                }
+            }
+            if to.nodes().contains(&me) {
+                self.deliver_here(from, role, message);
+            }
+        }
+    }
+
+    fn send(&mut self, from: Address, node: NodeId, role: RoleId, message: Message) {
+        if node == self.node.id() {
+            return self.deliver_here(from, role, message);
+        }
+        self.frame.clear();
+        codec::put_frame(from, role, &message, &mut self.frame);
+        if let Some(outbox) = self.outboxes.get(&node) {
+            outbox.push(&self.frame, is_bulk(&message));
+        }
+    }
+
+    fn deliver_here(&mut self, from: Address, role: RoleId, message: Message) {
+        if role == RoleId::Host {
+            self.todo.admin.push(message);
+        } else {
+            self.local.push_back((from, role, message));
+        }
+    }
+
+    fn call(&mut self, call: HostCall) {
+        match call {
+            HostCall::Apply { slot, value } => {
+                let Core { ledger, backend, config, outcomes, .. } = self;
+                ledger.apply(slot, &value, backend, config, outcomes);
+                backend.finish_slot(slot);
+                let origin = self.node.origin();
+                for (id, outcome) in self.outcomes.drain(..) {
+                    let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
+                    if id.origin == origin {
+                        self.waiters.executed(id.seq, reply, &mut self.todo.answers);
+                    }
+                }
+            }
+            HostCall::ReadReady { reads } => self.waiters.readable(&reads, &mut self.todo.answers),
+            HostCall::Abandoned { seq, certain } => {
+                self.waiters.abandoned(seq, certain, &mut self.todo.answers);
+            }
+            HostCall::SendSnapshot { to, slot, offset } => self.todo.snapshot_requests.push((to, slot, offset)),
+            HostCall::StoreChunk { slot, offset, data } => self.todo.chunks.push((slot, offset, data)),
+            HostCall::Install { slot } => self.todo.install = Some(slot),
+            HostCall::ViewChanged(view) => self.todo.view = Some(view),
+            HostCall::Removed => self.todo.removed = true,
+            HostCall::MayStop => {}
+        }
+    }
+
+    // ---- the journal ----
+
+    fn take_completions(&mut self, now: Now) -> Result<(), Fatal> {
+        while let Some(completion) = self.journal.poll() {
+            match completion.result {
+                Ok(()) => {
+                    self.synced = completion.through;
+                    self.disk_full = false;
+                }
+                Err(error) => return Err(Fatal::Journal(error)),
+            }
+        }
+        while self.waiting.front().is_some_and(|waiting| waiting.batch <= self.synced) {
+            if let Some(Waiting { sends, spawns, .. }) = self.waiting.pop_front() {
+                self.release(sends, spawns, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Fatal> {
+        if !self.records.is_empty() {
+            let records = std::mem::take(&mut self.records);
+            let batch = self.journal.append(records).map_err(Fatal::Submit)?;
+            assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
+            self.batch = batch + 1;
+        }
+        for outbox in self.outboxes.values() {
+            outbox.flush();
+        }
+        Ok(())
+    }
+
+    /// A snapshot up to `slot` is durable: the journal need not say any more what it covers.
+    ///
+    /// # Errors
+    /// When the journal cannot take the checkpoint.
+    pub fn snapshot_taken(&mut self, slot: u64) -> Result<(), Fatal> {
+        self.durable.forget_through(slot);
+        let records: Vec<Bytes> = self.durable.clone().into_records().iter().map(codec::record_to_bytes).collect();
+        // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
+        self.records.clear();
+        let batch = self.journal.checkpoint(records).map_err(Fatal::Submit)?;
+        self.batch = batch + 1;
+        for gate in &mut self.gates {
+            if *gate >= batch {
+                *gate = batch;
+            }
+        }
+        self.post(RoleId::Replica, Message::SnapshotTaken { slot });
+        Ok(())
+    }
+
+    /// How much the journal would have to replay.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal.live_bytes()
+    }
+
+    /// The fold of the journal, to look at.
+    #[must_use]
+    pub fn records(&self) -> &Durable {
+        &self.durable
+    }
+}
+
+/// For tests and tools: one record as bytes and back.
+#[must_use]
+pub fn round_trip(record: &Record) -> Option<Record> {
+    codec::record_from_bytes(&codec::record_to_bytes(record)).ok()
+}

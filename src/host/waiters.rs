@@ -1,0 +1,165 @@
+//! Clients of this node that wait: for their command to run, or for a read to be allowed.
+//!
+//! Commands are numbered here, without gaps, in the order in which clients sent them. Each waits at most the request timeout; then its client hears
+//! whether it certainly did not run or may have run, never silence.
+
+use bytes::Bytes;
+use consensus::{Message, Now, Time};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Names a place in a connection's sequence of replies; opaque here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The connection.
+    pub connection: u64,
+    /// The place.
+    pub place: u64,
+}
+
+/// What a waiting client gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The command ran; this is its encoded reply.
+    Reply(Bytes),
+    /// The read may be done now.
+    ReadNow,
+    /// No master took it in time: it certainly did not run.
+    NotDone,
+    /// It was sent on, and no answer came in time: it may or may not have run.
+    Uncertain,
+}
+
+/// Everybody that waits.
+pub struct Waiters {
+    timeout: Duration,
+    /// The number of the first command in `commands`.
+    first_seq: u64,
+    /// By number; `None`: already answered.
+    commands: VecDeque<(Option<Ticket>, Time)>,
+    submitted: Vec<Bytes>,
+    /// Commands before this one have been given up already.
+    expired_below: u64,
+    first_read: u64,
+    reads: VecDeque<(Option<Ticket>, Time)>,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Waiters {
+            timeout: Duration::from_secs(10),
+            first_seq: 1,
+            commands: VecDeque::new(),
+            submitted: Vec::new(),
+            expired_below: 1,
+            first_read: 1,
+            reads: VecDeque::new(),
+        }
+    }
+}
+
+impl Waiters {
+    /// A command came.
+    pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
+        self.commands.push_back((Some(ticket), now.at.plus(self.timeout)));
+        self.submitted.push(payload);
+    }
+
+    /// The commands that came since the last call, and the number of the first.
+    pub fn take_submitted(&mut self) -> Option<(u64, Vec<Bytes>)> {
+        if self.submitted.is_empty() {
+            return None;
+        }
+        let payloads = std::mem::take(&mut self.submitted);
+        let first = self.first_seq + (self.commands.len() - payloads.len()) as u64;
+        Some((first, payloads))
+    }
+
+    /// A reader came; the result names it.
+    pub fn read(&mut self, ticket: Ticket, now: Now) -> u64 {
+        self.reads.push_back((Some(ticket), now.at.plus(self.timeout)));
+        self.first_read + self.reads.len() as u64 - 1
+    }
+
+    /// A command of ours ran.
+    pub fn executed(&mut self, seq: u64, reply: Bytes, answers: &mut Vec<(Ticket, Answer)>) {
+        if let Some(ticket) = self.take_command(seq) {
+            answers.push((ticket, Answer::Reply(reply)));
+        }
+    }
+
+    /// These reads may be done.
+    pub fn readable(&mut self, reads: &[u64], answers: &mut Vec<(Ticket, Answer)>) {
+        for read in reads {
+            let index = read.checked_sub(self.first_read).and_then(|index| usize::try_from(index).ok());
+            let waiting = index.and_then(|index| self.reads.get_mut(index));
+            if let Some(ticket) = waiting.and_then(|(ticket, _)| ticket.take()) {
+                answers.push((ticket, Answer::ReadNow));
+            }
+        }
+        while self.reads.front().is_some_and(|(ticket, _)| ticket.is_none()) {
+            self.reads.pop_front();
+            self.first_read += 1;
+        }
+    }
+
+    /// The replica gave a command up.
+    pub fn abandoned(&mut self, seq: u64, certain: bool, answers: &mut Vec<(Ticket, Answer)>) {
+        if let Some(ticket) = self.take_command(seq) {
+            answers.push((ticket, if certain { Answer::NotDone } else { Answer::Uncertain }));
+        }
+    }
+
+    /// Gives up what has waited too long: what to tell the replica.
+    pub fn expire(&mut self, now: Now, answers: &mut Vec<(Ticket, Answer)>) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let skip = usize::try_from(self.expired_below.saturating_sub(self.first_seq)).unwrap_or(0);
+        let mut expired = self.expired_below.max(self.first_seq);
+        for (ticket, until) in self.commands.iter().skip(skip) {
+            if *until > now.at {
+                break;
+            }
+            if ticket.is_some() {
+                messages.push(Message::Abandon { seq: expired });
+            }
+            expired += 1;
+        }
+        self.expired_below = expired;
+        while let Some((ticket, until)) = self.reads.front().copied() {
+            if until > now.at && ticket.is_some() {
+                break;
+            }
+            self.reads.pop_front();
+            self.first_read += 1;
+            if let Some(ticket) = ticket {
+                answers.push((ticket, Answer::NotDone));
+            }
+        }
+        messages
+    }
+
+    /// When something has waited too long.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let skip = usize::try_from(self.expired_below.saturating_sub(self.first_seq)).unwrap_or(0);
+        let command = self.commands.get(skip).map(|(_, until)| *until);
+        let read = self.reads.front().map(|(_, until)| *until);
+        [command, read].into_iter().flatten().min()
+    }
+
+    /// How many clients wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.commands.len() + self.reads.len()
+    }
+
+    fn take_command(&mut self, seq: u64) -> Option<Ticket> {
+        let index = usize::try_from(seq.checked_sub(self.first_seq)?).ok()?;
+        let ticket = self.commands.get_mut(index)?.0.take();
+        while self.commands.front().is_some_and(|(ticket, _)| ticket.is_none()) {
+            self.commands.pop_front();
+            self.first_seq += 1;
+        }
+        ticket
+    }
+}

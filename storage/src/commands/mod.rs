@@ -1,0 +1,58 @@
+//! The table of commands. A command is one entry beside its function; nothing else matches on names.
+//!
+//! The class of a command is the type of its handler: a reading one gets a [`View`], which cannot change anything, a writing one a
+//! [`Txn`] and the stamp of the decided sequence. Everything else (arity checks, COMMAND, ACL categories, metrics, documentation) is
+//! derived from the entries.
+//!
+//! Rules for handlers:
+//! * H1: only the state, the stamp and the arguments count. No clock, no randomness, no order of a hash map.
+//! * H2: a handler that replies with an error must have changed nothing (but removed keys whose time is over).
+//! * H3: changing what an existing command does changes the meaning of old logs: give it a new name, or version the entry.
+
+mod args;
+mod errors;
+mod extended;
+mod glob;
+mod internal;
+mod keys;
+mod lookup;
+mod number;
+mod server;
+mod spec;
+mod strings;
+#[cfg(test)]
+mod tests;
+
+pub use args::Args;
+pub use errors::{unknown_command, wrong_arity};
+pub use glob::glob_matches;
+pub use internal::{reap, sweep};
+pub use lookup::lookup;
+pub(crate) use lookup::lookup_any;
+pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
+
+#[allow(unused_imports, reason = "the documentation refers to them")]
+use crate::machine::{Txn, View};
+
+/// Every family of commands.
+const FAMILIES: &[&[CommandSpec]] = &[
+    strings::COMMANDS,
+    strings::CONDITIONAL,
+    strings::NUMBERS,
+    strings::RANGES,
+    keys::COMMANDS,
+    keys::EXPIRY,
+    keys::SCANS,
+    keys::MOVES,
+    server::COMMANDS,
+    internal::COMMANDS,
+];
+
+/// Every command a client may name.
+pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
+    every().filter(|spec| !spec.is_internal())
+}
+
+fn every() -> impl Iterator<Item = &'static CommandSpec> {
+    FAMILIES.iter().copied().flatten()
+}

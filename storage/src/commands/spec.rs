@@ -1,0 +1,177 @@
+//! What an entry of the table says.
+
+use super::Args;
+use crate::machine::{Stamp, Txn, View};
+use crate::reply::Reply;
+
+/// A command. See the rules in the module above.
+#[derive(Debug)]
+pub struct CommandSpec {
+    /// In capitals.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// The version of Redis that brought it, or ours.
+    pub since: &'static str,
+    /// What it is about.
+    pub group: Group,
+    /// How many arguments it takes.
+    pub arity: Arity,
+    /// Which arguments are keys.
+    pub keys: Keys,
+    /// Special properties.
+    pub flags: &'static [Flag],
+    /// Where it differs from Redis, and why. Empty: nowhere.
+    pub differs: &'static str,
+    /// What it does.
+    pub handler: Handler,
+}
+
+/// How many arguments a command takes, its name not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// So many.
+    Exactly(usize),
+    /// So many or more.
+    AtLeast(usize),
+}
+
+impl Arity {
+    /// Whether a command may have so many arguments.
+    #[inline]
+    #[must_use]
+    pub const fn allows(self, count: usize) -> bool {
+        match self {
+            Arity::Exactly(n) => count == n,
+            Arity::AtLeast(n) => count >= n,
+        }
+    }
+
+    /// As COMMAND says it: with the name counted, negative for a minimum.
+    #[must_use]
+    pub const fn as_redis(self) -> i64 {
+        match self {
+            Arity::Exactly(n) => n as i64 + 1,
+            Arity::AtLeast(n) => -(n as i64 + 1),
+        }
+    }
+}
+
+/// Which arguments are keys. Positions count from 0, the name not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// None.
+    None,
+    /// One argument.
+    At(usize),
+    /// The arguments from `first` to `last`.
+    Span {
+        /// The first key.
+        first: usize,
+        /// The last key.
+        last: usize,
+    },
+    /// Every `step`-th argument from `first` to the end.
+    Every {
+        /// The first key.
+        first: usize,
+        /// The distance to the next.
+        step: usize,
+    },
+}
+
+impl Keys {
+    /// The positions of the keys among `count` arguments.
+    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
+        let (first, end, step) = match self {
+            Keys::None => (0, 0, 1),
+            Keys::At(at) => (at, at + 1, 1),
+            Keys::Span { first, last } => (first, last + 1, 1),
+            Keys::Every { first, step } => (first, count, step),
+        };
+        (first..end.min(count)).step_by(step)
+    }
+
+    /// As COMMAND says it: first, last (negative: from the end), step, with the name counted.
+    #[must_use]
+    pub const fn as_redis(self) -> (i64, i64, i64) {
+        match self {
+            Keys::None => (0, 0, 0),
+            Keys::At(at) => (at as i64 + 1, at as i64 + 1, 1),
+            Keys::Span { first, last } => (first as i64 + 1, last as i64 + 1, 1),
+            Keys::Every { first, step } => (first as i64 + 1, -1, step as i64),
+        }
+    }
+}
+
+/// Special properties of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// Takes the same time whatever is stored.
+    Fast,
+    /// May add to what is stored.
+    Grows,
+    /// May hurt everybody if used without care.
+    Dangerous,
+    /// Proposed by a node itself; no client can name it.
+    Internal,
+}
+
+/// What a command is about: its chapter in the documentation and its ACL category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Keys of any type.
+    Generic,
+    /// Strings.
+    String,
+    /// The node and its databases.
+    Server,
+}
+
+impl Group {
+    /// As COMMAND DOCS says it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::Server => "server",
+        }
+    }
+}
+
+/// What a command does. The variant is its class.
+#[derive(Clone, Copy, Debug)]
+pub enum Handler {
+    /// Looks, cannot change.
+    Read(fn(&View<'_>, &Args<'_>) -> Reply),
+    /// Runs on every node, in the order of the log.
+    Write(fn(&mut Txn<'_>, &Stamp, &Args<'_>) -> Reply),
+}
+
+impl CommandSpec {
+    /// What every entry of the table starts from.
+    pub(crate) const BASE: CommandSpec = CommandSpec {
+        name: "",
+        summary: "",
+        since: "1.0.0",
+        group: Group::Generic,
+        arity: Arity::AtLeast(0),
+        keys: Keys::None,
+        flags: &[],
+        differs: "",
+        handler: Handler::Read(|_, _| Reply::error("ERR not implemented")),
+    };
+
+    /// Whether it changes anything.
+    #[must_use]
+    pub const fn is_write(&self) -> bool {
+        matches!(self.handler, Handler::Write(_))
+    }
+
+    /// Whether no client can name it.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.flags.contains(&Flag::Internal)
+    }
+}

@@ -1,0 +1,80 @@
+//! Cleaning up, a bounded piece at a time, through the log: keys whose time is over, and what FLUSHDB, DEL and RENAME left behind.
+//!
+//! Neither changes what a client can see: keys whose time is over count as absent already. (DBSIZE sees it, as in Redis.)
+
+use super::layout::{self, Garbage, Header};
+use super::txn::Txn;
+use crate::row::RowKeyRef;
+
+impl Txn<'_> {
+    /// Removes up to `limit` keys whose time is over; says how many rows it looked at and removed.
+    ///
+    /// Decided by looking at the state, so it does nothing when another master has started since it was proposed: with a clock that
+    /// is ahead, a former master must not cut a time short.
+    pub(crate) fn sweep(&mut self, limit: usize) -> usize {
+        if !self.stamp.master_is_current {
+            return 0;
+        }
+        let now_ms = self.stamp.at_ms;
+        let mut removed = 0;
+        for (row, _) in self.rows(&layout::deadlines(), limit) {
+            let Some((deadline_ms, generation, hash, key)) = layout::parse_deadline(row.borrow()) else { break };
+            if deadline_ms >= now_ms {
+                break;
+            }
+            if let Some(db) = self.meta.databases.iter().position(|database| database.generation == generation) {
+                self.place(db as u8, key);
+            } else {
+                // Its database was flushed. The reaper would come to it, too.
+                self.remove_row(layout::key_row(generation, hash, key).to_owned());
+                self.remove_row(row.clone());
+            }
+            removed += 1;
+        }
+        removed
+    }
+
+    /// Removes up to `limit` rows that nothing refers to any more; says how many.
+    pub(crate) fn reap(&mut self, limit: usize) -> usize {
+        let mut removed = 0;
+        for (garbage_row, _) in self.rows(&Garbage::rows(), limit) {
+            let left = limit - removed;
+            let found = match Garbage::parse(garbage_row.borrow()) {
+                Some(Garbage::Generation(generation)) => self.reap_generation(generation, left),
+                Some(Garbage::Object(object)) => self.reap_object(object, left),
+                None => 0,
+            };
+            removed += found;
+            if found == left {
+                break;
+            }
+            self.remove_row(garbage_row);
+        }
+        removed
+    }
+
+    fn reap_generation(&mut self, generation: u64, limit: usize) -> usize {
+        let rows = self.rows(&layout::keys_from(generation, 0), limit);
+        let count = rows.len();
+        for (row, value) in rows {
+            let RowKeyRef { tail: key, .. } = row.borrow();
+            if let Some(header) = Header::parse(&value) {
+                if let Some(deadline_ms) = header.deadline_ms {
+                    self.remove_row(layout::deadline_row(deadline_ms, generation, row.borrow().second(), key));
+                }
+                if let Some(object) = header.object {
+                    self.put_row(Garbage::Object(object).row().to_owned(), crate::row::RowValue::EMPTY);
+                }
+            }
+            self.remove_row(row);
+        }
+        count
+    }
+
+    fn reap_object(&mut self, object: u64, limit: usize) -> usize {
+        let rows = self.rows(&layout::members(object), limit);
+        let count = rows.len();
+        rows.into_iter().for_each(|(row, _)| self.remove_row(row));
+        count
+    }
+}

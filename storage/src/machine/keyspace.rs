@@ -1,0 +1,218 @@
+//! Keys inside a transaction: finding, writing, removing them with everything that belongs to them.
+//!
+//! Invariants, for every key row that is written or removed:
+//! * D1: a key with a deadline has exactly one row among the deadlines, with that deadline.
+//! * D2: a database's numbers say how many key rows its generation has, and how many of them have a deadline.
+//! * D3: members of an object without a key are remembered as garbage.
+//! * D4: a removal leaves the key's version behind.
+
+use super::layout::{self, Garbage, Header, Kind};
+use super::meta::{DATABASES, Database};
+use super::txn::Txn;
+use crate::row::RowValue;
+use crate::varint;
+use bytes::Bytes;
+use std::borrow::Cow;
+
+/// A key that exists.
+pub struct Found<'a> {
+    value: Cow<'a, RowValue>,
+    /// What its row says about it.
+    pub header: Header,
+}
+
+impl<'a> Found<'a> {
+    /// What a row of the keys holds.
+    #[inline]
+    pub(crate) fn parse(value: Cow<'a, RowValue>) -> Option<Found<'a>> {
+        let header = Header::parse(&value)?;
+        Some(Found { value, header })
+    }
+
+    /// A string's bytes, or what the type keeps in the key's row.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.value[self.header.body_at..]
+    }
+
+    /// The body as bytes of their own; a long one is shared, not copied.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        self.value.bytes_from(self.header.body_at)
+    }
+}
+
+/// Where a key is (or would be), and what was there. Valid until the key is written.
+#[derive(Clone, Copy)]
+pub struct Place<'k> {
+    db: u8,
+    key: &'k [u8],
+    hash: u64,
+    /// The key's header, if it exists and its time is not over.
+    pub old: Option<Header>,
+}
+
+impl Place<'_> {
+    /// When the key's time is over, if it has a deadline.
+    #[must_use]
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.old.and_then(|old| old.deadline_ms)
+    }
+}
+
+impl Txn<'_> {
+    fn database(&mut self, db: u8) -> &mut Database {
+        &mut self.meta.databases[usize::from(db) % DATABASES]
+    }
+
+    /// Finds a key. If its time is over, it is removed first.
+    pub fn place<'k>(&mut self, db: u8, key: &'k [u8]) -> Place<'k> {
+        let mut place = Place { db, key, hash: layout::key_hash(key), old: None };
+        let row = layout::key_row(self.database(db).generation, place.hash, key);
+        place.old = self.row(row).and_then(|value| Header::parse(&value));
+        self.remove_if_expired(&mut place);
+        place
+    }
+
+    /// Finds a key and what it holds. If its time is over, it is removed first.
+    pub fn find<'k>(&mut self, db: u8, key: &'k [u8]) -> (Place<'k>, Option<Found<'static>>) {
+        let mut place = Place { db, key, hash: layout::key_hash(key), old: None };
+        let row = layout::key_row(self.database(db).generation, place.hash, key);
+        let found = self.row(row).and_then(|value| Found::parse(Cow::Owned(value.into_owned())));
+        place.old = found.as_ref().map(|found| found.header);
+        if self.remove_if_expired(&mut place) { (place, None) } else { (place, found) }
+    }
+
+    fn remove_if_expired(&mut self, place: &mut Place<'_>) -> bool {
+        let is_expired = place.old.is_some_and(|old| old.is_expired(self.stamp.at_ms));
+        if is_expired {
+            self.remove(place);
+            place.old = None;
+        }
+        is_expired
+    }
+
+    /// Writes a key: its type, deadline and body. `body` of a type with members begins with the object id.
+    pub fn put(&mut self, place: &Place<'_>, kind: Kind, deadline_ms: Option<u64>, body: &[&[u8]]) {
+        let value = layout::key_value(kind, self.stamp.slot, deadline_ms, body);
+        let object = Header::parse(&value).and_then(|header| header.object);
+        if let Some(old) = place.old.and_then(|old| old.object)
+            && Some(old) != object
+        {
+            self.leave(Garbage::Object(old));
+        }
+        let is_new = u64::from(place.old.is_none());
+        let database = self.database(place.db);
+        let generation = database.generation;
+        database.keys += is_new;
+        self.move_deadline(place, generation, deadline_ms);
+        self.put_row(layout::key_row(generation, place.hash, place.key).to_owned(), value);
+    }
+
+    /// Writes a string.
+    pub fn put_string(&mut self, place: &Place<'_>, deadline_ms: Option<u64>, bytes: &[u8]) {
+        self.put(place, Kind::String, deadline_ms, &[bytes]);
+    }
+
+    /// Gives a key another deadline, or none. A deadline that is over removes the key.
+    pub fn set_deadline(&mut self, place: &Place<'_>, deadline_ms: Option<u64>) {
+        if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.stamp.at_ms) {
+            self.remove(place);
+            return;
+        }
+        let generation = self.database(place.db).generation;
+        let row = self.row(layout::key_row(generation, place.hash, place.key)).map(Cow::into_owned);
+        if let (Some(row), Some(old)) = (row, place.old) {
+            self.put(place, old.kind, deadline_ms, &[&row[old.body_at..]]);
+        }
+    }
+
+    /// Removes a key with everything that belongs to it; says whether it was there.
+    pub fn remove(&mut self, place: &Place<'_>) -> bool {
+        if let Some(object) = place.old.and_then(|old| old.object) {
+            self.leave(Garbage::Object(object));
+        }
+        self.detach(place)
+    }
+
+    /// Removes a key, but not its members: they go elsewhere with their object id.
+    pub(crate) fn detach(&mut self, place: &Place<'_>) -> bool {
+        if place.old.is_none() {
+            return false;
+        }
+        let database = self.database(place.db);
+        let generation = database.generation;
+        database.keys = database.keys.saturating_sub(1);
+        self.move_deadline(place, generation, None);
+        self.remove_row(layout::key_row(generation, place.hash, place.key).to_owned());
+        self.remember_deletion(place.hash);
+        true
+    }
+
+    fn remember_deletion(&mut self, hash: u64) {
+        let mut number = [0; varint::BYTES_MAX];
+        let length = varint::write(&mut number, self.stamp.slot);
+        self.put_row(layout::deleted_row(hash).to_owned(), RowValue::new(&number[..length]));
+    }
+
+    fn move_deadline(&mut self, place: &Place<'_>, generation: u64, deadline_ms: Option<u64>) {
+        let before = place.deadline_ms();
+        if before == deadline_ms {
+            return;
+        }
+        let row = |deadline_ms| layout::deadline_row(deadline_ms, generation, place.hash, place.key);
+        let database = self.database(place.db);
+        database.expiring =
+            (database.expiring + u64::from(deadline_ms.is_some())).saturating_sub(u64::from(before.is_some()));
+        if let Some(before) = before {
+            self.remove_row(row(before));
+        }
+        if let Some(deadline_ms) = deadline_ms {
+            self.put_row(row(deadline_ms), RowValue::EMPTY);
+        }
+    }
+
+    fn leave(&mut self, garbage: Garbage) {
+        self.put_row(garbage.row().to_owned(), RowValue::EMPTY);
+    }
+
+    /// Empties a database at once; its rows become garbage.
+    pub fn flush(&mut self, db: u8) {
+        let slot = self.stamp.slot;
+        self.meta.generations += 1;
+        let generation = self.meta.generations;
+        let database = self.database(db);
+        let old = std::mem::replace(database, Database { generation, keys: 0, expiring: 0, changed_at: slot });
+        if old.keys > 0 {
+            self.leave(Garbage::Generation(old.generation));
+        }
+    }
+
+    /// Exchanges two databases.
+    pub fn swap(&mut self, a: u8, b: u8) {
+        let slot = self.stamp.slot;
+        self.meta.databases.swap(usize::from(a) % DATABASES, usize::from(b) % DATABASES);
+        self.database(a).changed_at = slot;
+        self.database(b).changed_at = slot;
+    }
+
+    /// Puts what is at `from` to `to` as well: the same type, body and deadline. Members are copied.
+    pub fn copy(&mut self, from: &Found<'_>, to: &Place<'_>) {
+        let Some(object) = from.header.object else {
+            return self.put(to, from.header.kind, from.header.deadline_ms, &[from.body()]);
+        };
+        self.meta.objects += 1;
+        let new = self.meta.objects;
+        for (row, value) in self.rows(&layout::members(object), usize::MAX) {
+            self.put_row(layout::member_of(new, row.borrow()), value);
+        }
+        let rest = from.body().get(new.to_be_bytes().len()..).unwrap_or_default();
+        self.put(to, from.header.kind, from.header.deadline_ms, &[&new.to_be_bytes(), rest]);
+    }
+
+    /// Moves a key, members and deadline included, over whatever is at `to`.
+    pub fn relocate(&mut self, from: &Place<'_>, found: &Found<'_>, to: &Place<'_>) {
+        self.detach(from);
+        self.put(to, found.header.kind, found.header.deadline_ms, &[found.body()]);
+    }
+}

@@ -1,0 +1,299 @@
+//! Where everything is: the tables, their keys and what a key's row holds. This is the format of snapshots and of the disk store,
+//! and two nodes compare their checksums over it: it never changes in place.
+//!
+//! | table | key | value |
+//! | --- | --- | --- |
+//! | meta `01` | `01` 0⁷ · number⁸ | a varint or, for a database, varints (see `meta`) |
+//! | keys `10` | `10` generation⁷ · hash⁸ · key | tag¹ · version (varint) · deadline (varint, if tagged) · body |
+//! | deadlines `11` | `11` deadline⁸ generation⁷ · hash⁸ · key | nothing |
+//! | members `12` | `12` object⁷ · what the type wants | what the type wants |
+//! | garbage `13` | `13` kind⁷ · number⁸ | nothing |
+//! | deleted `14` | `14` 0⁷ · bucket⁸ | version (varint) |
+//!
+//! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
+//! new one, SWAPDB exchanges two, and what belongs to a dead generation is garbage, removed little by little. A key with members
+//! (a hash, a list …) has an *object* id under which their rows are: DEL and RENAME touch the key's row only.
+
+use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
+use crate::varint;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+const META: u8 = 0x01;
+const KEYS: u8 = 0x10;
+const DEADLINES: u8 = 0x11;
+const MEMBERS: u8 = 0x12;
+const GARBAGE: u8 = 0x13;
+const DELETED: u8 = 0x14;
+
+/// Generations and object ids have this many bits.
+const ID_BITS: u32 = 56;
+const ID_MAX: u64 = (1 << ID_BITS) - 1;
+
+/// Of the hash of keys. Chosen once; it orders rows and cursors, so it stays for ever.
+const HASH_SEED: u64 = 0x5761_726C_6F63_6B21;
+
+/// How many versions of deleted keys are remembered. A key shares its place with others, which can only make a WATCH
+/// fail that need not.
+const DELETED_BUCKETS: u64 = 4096;
+
+/// The hash of a key: XXH3, 64 bits, with a constant seed.
+#[inline]
+#[must_use]
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, HASH_SEED)
+}
+
+#[inline]
+const fn first(table: u8, id: u64) -> u64 {
+    (table as u64) << ID_BITS | (id & ID_MAX)
+}
+
+/// The row of a machine-wide number.
+pub(crate) const fn meta_row(number: u64) -> RowKeyRef<'static> {
+    RowKeyRef::from_parts(first(META, 0), number, &[])
+}
+
+/// The row of a key.
+#[inline]
+pub(crate) const fn key_row(generation: u64, hash: u64, key: &[u8]) -> RowKeyRef<'_> {
+    RowKeyRef::from_parts(first(KEYS, generation), hash, key)
+}
+
+/// The rows of a generation's keys whose hashes are at least `hash`.
+pub(crate) fn keys_from(generation: u64, hash: u64) -> RowRange {
+    RowRange {
+        from: RowKey::concat(first(KEYS, generation), hash, &[]),
+        to: Some(RowKey::concat(first(KEYS, generation) + 1, 0, &[])),
+    }
+}
+
+/// The row that says when a key's time is over.
+pub(crate) fn deadline_row(deadline_ms: u64, generation: u64, hash: u64, key: &[u8]) -> RowKey {
+    RowKey::concat(
+        u64::from(DEADLINES) << 56 | deadline_ms >> 8,
+        deadline_ms << ID_BITS | (generation & ID_MAX),
+        &[&hash.to_be_bytes(), key],
+    )
+}
+
+/// All deadlines.
+pub(crate) fn deadlines() -> RowRange {
+    RowRange::prefix(&[DEADLINES])
+}
+
+/// What a row of the deadlines says: when, which generation, which hash, which key.
+pub(crate) fn parse_deadline(row: RowKeyRef<'_>) -> Option<(u64, u64, u64, &[u8])> {
+    let (hash, key) = row.tail().split_first_chunk()?;
+    let deadline_ms = row.first() << 8 | row.second() >> ID_BITS;
+    Some((deadline_ms, row.second() & ID_MAX, u64::from_be_bytes(*hash), key))
+}
+
+/// The rows of an object's members.
+pub(crate) fn members(object: u64) -> RowRange {
+    RowRange::prefix(&first(MEMBERS, object).to_be_bytes())
+}
+
+/// A member's row, moved to another object.
+pub(crate) fn member_of(object: u64, row: RowKeyRef<'_>) -> RowKey {
+    let mut bytes = Vec::with_capacity(row.byte_count());
+    row.write_to(&mut bytes);
+    let head = first(MEMBERS, object).to_be_bytes();
+    bytes.iter_mut().zip(head).for_each(|(byte, new)| *byte = new);
+    RowKey::new(&bytes)
+}
+
+/// What is left behind and waits to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Garbage {
+    /// All keys of a generation.
+    Generation(u64),
+    /// All members of an object.
+    Object(u64),
+}
+
+impl Garbage {
+    /// The row that remembers it.
+    pub(crate) const fn row(self) -> RowKeyRef<'static> {
+        match self {
+            Garbage::Generation(id) => RowKeyRef::from_parts(first(GARBAGE, 1), id, &[]),
+            Garbage::Object(id) => RowKeyRef::from_parts(first(GARBAGE, 2), id, &[]),
+        }
+    }
+
+    /// All that is remembered.
+    pub(crate) fn rows() -> RowRange {
+        RowRange::prefix(&[GARBAGE])
+    }
+
+    /// What a row remembers.
+    pub(crate) fn parse(row: RowKeyRef<'_>) -> Option<Garbage> {
+        match row.first() & ID_MAX {
+            1 => Some(Garbage::Generation(row.second())),
+            2 => Some(Garbage::Object(row.second())),
+            _ => None,
+        }
+    }
+}
+
+/// The row that remembers when a key with this hash was last deleted.
+pub(crate) const fn deleted_row(hash: u64) -> RowKeyRef<'static> {
+    RowKeyRef::from_parts(first(DELETED, 0), hash % DELETED_BUCKETS, &[])
+}
+
+/// The types a key can have. The numbers are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Bytes.
+    String = 0,
+    /// A list.
+    List = 1,
+    /// A set.
+    Set = 2,
+    /// A sorted set.
+    SortedSet = 3,
+    /// A hash.
+    Hash = 4,
+    /// A stream.
+    Stream = 5,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream];
+
+    fn from_number(number: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(number)).copied()
+    }
+
+    /// What TYPE says.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::SortedSet => "zset",
+            Kind::Hash => "hash",
+            Kind::Stream => "stream",
+        }
+    }
+
+    /// Whether its values are rows of their own, under an object id that the body begins with.
+    #[must_use]
+    pub const fn has_members(self) -> bool {
+        !matches!(self, Kind::String)
+    }
+}
+
+const TAG_KIND: u8 = 0x1F;
+const TAG_HAS_DEADLINE: u8 = 0x20;
+
+/// How many bytes of a body with members are the object id.
+const OBJECT_BYTES: usize = 8;
+
+/// What a key's row says before the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The type.
+    pub kind: Kind,
+    /// The slot of the last write.
+    pub version: u64,
+    /// When the key's time is over, in cluster time. The key still lives in that millisecond, as in Redis.
+    pub deadline_ms: Option<u64>,
+    /// Where the members are, for a type that has them.
+    pub object: Option<u64>,
+    /// Where the body begins in the row's value.
+    pub(crate) body_at: usize,
+}
+
+impl Header {
+    /// The header of a stored value. Nothing if no version of ours wrote it.
+    #[inline]
+    pub(crate) fn parse(value: &[u8]) -> Option<Header> {
+        let (tag, mut rest) = value.split_first()?;
+        let kind = Kind::from_number(tag & TAG_KIND)?;
+        let version = varint::take(&mut rest)?;
+        let deadline_ms =
+            if tag & TAG_HAS_DEADLINE == 0 { None } else { Some(varint::take(&mut rest)?) };
+        let object = if kind.has_members() {
+            Some(u64::from_be_bytes(*rest.first_chunk::<OBJECT_BYTES>()?))
+        } else {
+            None
+        };
+        Some(Header { kind, version, deadline_ms, object, body_at: value.len() - rest.len() })
+    }
+
+    /// Whether the key's time is over.
+    #[inline]
+    #[must_use]
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.deadline_ms.is_some_and(|deadline_ms| now_ms > deadline_ms)
+    }
+}
+
+/// The value of a key's row.
+pub(crate) fn key_value(kind: Kind, version: u64, deadline_ms: Option<u64>, body: &[&[u8]]) -> RowValue {
+    let mut number = [0; varint::BYTES_MAX];
+    let mut head = arrayvec::ArrayVec::<u8, { 1 + 2 * varint::BYTES_MAX }>::new();
+    head.push(kind as u8 | if deadline_ms.is_some() { TAG_HAS_DEADLINE } else { 0 });
+    for part in [Some(version), deadline_ms].into_iter().flatten() {
+        let length = varint::write(&mut number, part);
+        head.extend(number[..length].iter().copied());
+    }
+    match body {
+        [one] => RowValue::concat(&[&head, one]),
+        [one, two] => RowValue::concat(&[&head, one, two]),
+        _ => RowValue::concat(&[&head, &body.concat()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_what_it_was() {
+        // If this fails, stored rows and cursors of every cluster become wrong.
+        assert_eq!(key_hash(b""), KNOWN_HASHES[0]);
+        assert_eq!(key_hash(b"warlock"), KNOWN_HASHES[1]);
+        assert_eq!(key_hash(&[0xA5; 300]), KNOWN_HASHES[2]);
+    }
+
+    const KNOWN_HASHES: [u64; 3] = [0, 0, 0];
+
+    #[test]
+    fn a_key_row_says_what_was_put_in() {
+        let body = [7_u8; 12];
+        for kind in Kind::ALL {
+            for deadline_ms in [None, Some(0), Some(u64::MAX)] {
+                let value = key_value(kind, 1 << 40, deadline_ms, &[&body]);
+                let header = Header::parse(&value).unwrap();
+                assert_eq!((header.kind, header.version, header.deadline_ms), (kind, 1 << 40, deadline_ms));
+                assert_eq!(value[header.body_at..], body);
+                assert_eq!(header.object.is_some(), kind.has_members());
+            }
+        }
+        assert_eq!(Header::parse(&[]), None);
+        assert_eq!(Header::parse(&[31, 1]), None);
+        assert_eq!(Header::parse(&[4, 1, 0, 0]), None);
+    }
+
+    #[test]
+    fn a_deadline_row_says_what_was_put_in() {
+        for deadline_ms in [0, 1, 255, 256, 1_700_000_000_123, u64::MAX] {
+            let row = deadline_row(deadline_ms, ID_MAX, 77, b"key");
+            assert_eq!(parse_deadline(row.borrow()), Some((deadline_ms, ID_MAX, 77, &b"key"[..])));
+            assert!(deadlines().contains(row.borrow()));
+        }
+        assert!(deadline_row(255, 9, 9, b"z") < deadline_row(256, 0, 0, b""));
+    }
+
+    #[test]
+    fn members_move_between_objects() {
+        let row = RowKey::new(&[&[MEMBERS, 0, 0, 0, 0, 0, 0, 5][..], b"x"].concat());
+        assert!(members(5).contains(row.borrow()));
+        let moved = member_of(6, row.borrow());
+        assert!(members(6).contains(moved.borrow()));
+        assert_eq!(member_of(5, moved.borrow()), row);
+    }
+}

@@ -1,0 +1,271 @@
+//! The machine: decided commands in, replies and rows out. Deterministic: the same calls in the same order give the same rows, replies and
+//! checksum on every node. It sees no clock but the stamp's, no randomness, and no order but that of rows.
+//!
+//! ```text
+//! apply(stamp, payload) → reply      for every command of a slot, in order
+//! finish_slot(slot)                  then the slot's changes and the applied slot become one commit of the store
+//! view(now) / snapshot()             only between slots: a reader sees a slot boundary, never half a batch (M2)
+//! ```
+//!
+//! A reply may be sent only after `finish_slot` succeeded: if the store fails, the machine stops changing anything and `finish_slot` says so.
+//!
+//! Reads and `apply` share a thread, so a view needs no lock and costs nothing. A reader on another thread uses a snapshot.
+
+mod checksum;
+mod expiry;
+mod keyspace;
+mod layout;
+mod meta;
+mod overlay;
+mod payload;
+#[cfg(test)]
+mod tests;
+mod txn;
+mod view;
+
+pub use checksum::Checksum;
+pub use keyspace::{Found, Place};
+pub use layout::{Header, Kind};
+pub use meta::{DATABASES, Database, Meta};
+pub use payload::encode_command;
+pub use txn::Txn;
+pub use view::View;
+
+use crate::commands::{self, Args, Handler};
+use crate::reply::Reply;
+use crate::row::{Batch, RowKey, RowValue};
+use crate::store::{MemoryStore, Rows, Store, StoreError};
+use bytes::Bytes;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+/// When and where in the decided sequence a command runs. The only time that a machine sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The slot.
+    pub slot: u64,
+    /// The position inside the slot's batch.
+    pub index: u32,
+    /// Cluster time in milliseconds; never goes back.
+    pub at_ms: u64,
+    /// False when another master has started since the batch was made: what its master decided by looking at the state (an
+    /// expiry, say) must not be done any more.
+    pub master_is_current: bool,
+}
+
+/// See the module's description.
+pub struct Machine<S: Store = MemoryStore> {
+    store: S,
+    meta: Meta,
+    /// What the store's rows say about `meta`.
+    saved: Meta,
+    /// The slot whose commands are being applied.
+    open_slot: Option<u64>,
+    /// Why nothing is applied any more.
+    failed: Option<StoreError>,
+    /// Room for the changes of the next command.
+    spare: Batch,
+    /// Where the next view's random answers begin. Not part of the replicated state.
+    seed: Cell<u64>,
+}
+
+/// A machine's rows at a slot boundary, for another thread.
+#[derive(Clone)]
+pub struct Snapshot<R> {
+    rows: R,
+    meta: Meta,
+}
+
+impl Default for Machine<MemoryStore> {
+    fn default() -> Self {
+        Machine::fresh(MemoryStore::default(), Meta::default())
+    }
+}
+
+impl<S: Store> Machine<S> {
+    /// The machine whose rows are in `store`.
+    pub fn open(store: S) -> Result<Machine<S>, StoreError> {
+        let meta = Meta::load(&store)?;
+        Ok(Machine::fresh(store, meta))
+    }
+
+    fn fresh(store: S, meta: Meta) -> Machine<S> {
+        Machine {
+            store,
+            meta,
+            saved: meta,
+            open_slot: None,
+            failed: None,
+            spare: Batch::new(),
+            seed: Cell::new(0),
+        }
+    }
+
+    /// The last slot that is finished.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.meta.applied
+    }
+
+    /// Executes a command. Its changes are seen by the commands after it; see the module's description for when its reply may be sent.
+    pub fn apply(&mut self, stamp: &Stamp, payload: &Bytes) -> Reply {
+        assert!(stamp.slot > self.meta.applied, "R3: slot {} is finished already", stamp.slot);
+        assert!(self.open_slot.is_none_or(|open| open == stamp.slot), "R3: the slot before is not finished");
+        self.open_slot = Some(stamp.slot);
+        if self.failed.is_some() {
+            return Reply::error("ERR the store failed; the node must be restarted");
+        }
+        let Some(command) = payload::decode_command(payload) else {
+            return Reply::error("ERR malformed log entry");
+        };
+        let mut txn = Txn::new(&self.store, &self.meta, stamp, std::mem::take(&mut self.spare));
+        let reply = txn.execute(command.db, command.args());
+        let is_error = reply.is_error();
+        match txn.finish() {
+            Err(error) => self.failed = Some(error),
+            // A failed command has no effect, whatever it did before it found out.
+            Ok((batch, _)) if is_error => self.spare = batch,
+            Ok((mut batch, meta)) => {
+                self.meta = meta;
+                if let Err(error) = self.store.stage(&mut batch) {
+                    self.failed = Some(error);
+                }
+                self.spare = batch;
+            }
+        }
+        reply
+    }
+
+    /// Makes the changes of a slot permanent, together with the fact that the slot is applied. Also for slots without commands.
+    pub fn finish_slot(&mut self, slot: u64) -> Result<(), StoreError> {
+        assert!(slot > self.meta.applied, "R3: slot {slot} is finished already");
+        assert!(self.open_slot.is_none_or(|open| open == slot), "R3: another slot is open");
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.meta.applied = slot;
+        let mut batch = std::mem::take(&mut self.spare);
+        batch.clear();
+        self.meta.changes_since(&self.saved, &mut batch);
+        if let Err(error) = self.store.commit(&mut batch) {
+            self.failed = Some(error.clone());
+            return Err(error);
+        }
+        self.spare = batch;
+        self.saved = self.meta;
+        self.open_slot = None;
+        Ok(())
+    }
+
+    fn assert_boundary(&self) {
+        assert!(self.open_slot.is_none(), "M2: slot {:?} is not finished", self.open_slot);
+    }
+
+    /// The state at the last finished slot, for reading commands at cluster time `now_ms`.
+    pub fn view(&self, now_ms: u64) -> View<'_> {
+        self.assert_boundary();
+        let seed = self.seed.get().wrapping_add(1);
+        self.seed.set(seed);
+        View::new(&self.store, &self.meta, now_ms, seed ^ now_ms << 32)
+    }
+
+    /// The state at the last finished slot, to be read anywhere, for as long as one likes.
+    pub fn snapshot(&self) -> Snapshot<S::Snapshot> {
+        self.assert_boundary();
+        Snapshot { rows: self.store.snapshot(), meta: self.meta }
+    }
+
+    /// Throws the state away for that of `rows`; keeps it if they turn out to be bad.
+    pub fn install<E: From<StoreError>>(
+        &mut self,
+        rows: impl Iterator<Item = Result<(RowKey, RowValue), E>>,
+    ) -> Result<(), E> {
+        self.store.replace(rows)?;
+        self.meta = Meta::load(&self.store)?;
+        self.saved = self.meta;
+        self.open_slot = None;
+        self.failed = None;
+        Ok(())
+    }
+
+    /// A number over all rows: the same on every node at the same slot.
+    pub fn checksum(&self) -> Result<Checksum, StoreError> {
+        self.assert_boundary();
+        Checksum::of(&self.store)
+    }
+
+    /// When the next key's time is over: a master proposes a sweep ([`commands::sweep`]) some time after it.
+    pub fn next_deadline_ms(&self) -> Result<Option<u64>, StoreError> {
+        let mut next = None;
+        self.store.scan(&layout::deadlines(), crate::store::Order::Ascending, &mut |row, _| {
+            next = layout::parse_deadline(row).map(|(deadline_ms, ..)| deadline_ms);
+            ControlFlow::Break(())
+        })?;
+        Ok(next)
+    }
+
+    /// Whether there is something to reap: a master then proposes [`commands::reap`].
+    pub fn has_garbage(&self) -> Result<bool, StoreError> {
+        let mut found = false;
+        self.store.scan(&layout::Garbage::rows(), crate::store::Order::Ascending, &mut |_, _| {
+            found = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+}
+
+impl Txn<'_> {
+    /// Runs one command of the table, reading or writing, on this transaction's state.
+    pub fn execute(&mut self, db: u8, command: &[&[u8]]) -> Reply {
+        let Some((name, args)) = command.split_first() else { return Reply::error("ERR empty command") };
+        let Some(spec) = commands::lookup_any(name) else { return commands::unknown_command(name, args) };
+        if !spec.arity.allows(args.len()) {
+            return commands::wrong_arity(spec);
+        }
+        let args = Args::new(db, args);
+        match spec.handler {
+            Handler::Write(handler) => {
+                let stamp = self.stamp;
+                handler(self, &stamp, &args)
+            }
+            Handler::Read(handler) => {
+                let view = self.view();
+                let reply = handler(&view, &args);
+                if let Err(error) = view.check() {
+                    self.poison(error);
+                }
+                reply
+            }
+        }
+    }
+}
+
+impl<R: Rows> Snapshot<R> {
+    /// The slot whose state it is.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.meta.applied
+    }
+
+    /// The rows.
+    #[must_use]
+    pub fn rows(&self) -> &R {
+        &self.rows
+    }
+
+    /// The state, for reading commands at cluster time `now_ms`.
+    pub fn view(&self, now_ms: u64) -> View<'_> {
+        View::new(&self.rows, &self.meta, now_ms, now_ms)
+    }
+
+    /// A number over all rows: the same on every node at the same slot.
+    pub fn checksum(&self) -> Result<Checksum, StoreError> {
+        Checksum::of(&self.rows)
+    }
+}

@@ -1,0 +1,143 @@
+//! A transaction: changes over a store that nobody else sees until they are committed.
+//!
+//! Reads see the transaction's own writes; dropping it undoes everything. A command is a transaction; MULTI, scripts and
+//! all-or-nothing commands are the same thing, longer.
+//!
+//! A store that cannot read is not an answer. Handlers would have to pass the error through every line, so the transaction remembers the first one
+//! (it is *poisoned*) and says "no such row"; the machine looks before it commits, and stops.
+
+use super::Stamp;
+use super::meta::Meta;
+use super::overlay::Overlay;
+use super::view::View;
+use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
+use crate::store::{Order, Rows, StoreError, Visit};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::ops::ControlFlow;
+
+/// See the module's description.
+pub struct Txn<'m> {
+    base: &'m dyn Rows,
+    overlay: Overlay,
+    pub(crate) meta: Meta,
+    pub(crate) stamp: Stamp,
+    poison: OnceCell<StoreError>,
+}
+
+impl<'m> Txn<'m> {
+    /// A transaction over `base`, whose numbers are `meta`, at `stamp`. It uses the room of `spare`.
+    pub(crate) fn new(base: &'m dyn Rows, meta: &Meta, stamp: &Stamp, spare: Batch) -> Txn<'m> {
+        Txn { base, overlay: Overlay::with_room(spare), meta: *meta, stamp: *stamp, poison: OnceCell::new() }
+    }
+
+    /// What it changed: rows and numbers. An error if the store failed on the way.
+    pub(crate) fn finish(self) -> Result<(Batch, Meta), StoreError> {
+        match self.poison.into_inner() {
+            None => Ok((self.overlay.into_batch(), self.meta)),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// The transaction's state, for reading commands.
+    pub(crate) fn view(&self) -> View<'_> {
+        View::new(self, &self.meta, self.stamp.at_ms, self.stamp.slot ^ u64::from(self.stamp.index) << 48)
+    }
+
+    /// Remembers a failure of the store.
+    pub(crate) fn poison(&self, error: StoreError) {
+        // Only the first one counts; later ones may be its consequences.
+        let _ = self.poison.set(error);
+    }
+
+    /// A row's value. Nothing, and poisoned, if the store fails.
+    #[inline]
+    pub(crate) fn row(&self, key: RowKeyRef<'_>) -> Option<Cow<'_, RowValue>> {
+        self.get(key).unwrap_or_else(|error| {
+            self.poison(error);
+            None
+        })
+    }
+
+    /// Writes a row.
+    #[inline]
+    pub(crate) fn put_row(&mut self, key: RowKey, value: RowValue) {
+        self.overlay.set(key, Some(value));
+    }
+
+    /// Removes a row.
+    #[inline]
+    pub(crate) fn remove_row(&mut self, key: RowKey) {
+        self.overlay.set(key, None);
+    }
+
+    /// Up to `limit` rows of a range, ascending. Nothing, and poisoned, if the store fails.
+    pub(crate) fn rows(&self, range: &RowRange, limit: usize) -> Vec<(RowKey, RowValue)> {
+        let mut found = Vec::new();
+        if limit > 0 {
+            let visit = &mut |key: RowKeyRef<'_>, value: &RowValue| {
+                found.push((key.to_owned(), value.clone()));
+                if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            if let Err(error) = self.scan(range, Order::Ascending, visit) {
+                self.poison(error);
+            }
+        }
+        found
+    }
+
+    /// The next fencing or task token: one counter for everything, so that tokens of any two grants compare.
+    pub fn next_token(&mut self) -> u64 {
+        self.meta.tokens += 1;
+        self.meta.tokens
+    }
+}
+
+impl Rows for Txn<'_> {
+    #[inline]
+    fn get(&self, key: RowKeyRef<'_>) -> Result<Option<Cow<'_, RowValue>>, StoreError> {
+        match self.overlay.get(key) {
+            Some(changed) => Ok(changed.map(Cow::Borrowed)),
+            None => self.base.get(key),
+        }
+    }
+
+    fn scan(&self, range: &RowRange, order: Order, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+        let mut changes = self.overlay.in_range(range);
+        if changes.is_empty() {
+            return self.base.scan(range, order, visit);
+        }
+        // The next change to show is at the end.
+        if order == Order::Ascending {
+            changes.reverse();
+        }
+        let comes_first = |a: RowKeyRef<'_>, b: RowKeyRef<'_>| match order {
+            Order::Ascending => a < b,
+            Order::Descending => a > b,
+        };
+        let mut stopped = false;
+        self.base.scan(range, order, &mut |key, value| {
+            let mut flow = ControlFlow::Continue(());
+            while let Some((changed, new)) = changes.pop_if(|(changed, _)| comes_first(*changed, key)) {
+                if let Some(new) = new {
+                    flow = visit(changed, new);
+                    if flow.is_break() {
+                        stopped = true;
+                        return flow;
+                    }
+                }
+            }
+            flow = match changes.pop_if(|(changed, _)| *changed == key) {
+                Some((_, Some(new))) => visit(key, new),
+                Some((_, None)) => flow,
+                None => visit(key, value),
+            };
+            stopped = flow.is_break();
+            flow
+        })?;
+        while !stopped && let Some((key, value)) = changes.pop() {
+            stopped = value.is_some_and(|value| visit(key, value).is_break());
+        }
+        Ok(())
+    }
+}

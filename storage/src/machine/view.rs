@@ -1,0 +1,103 @@
+//! What a reading command sees: rows at a slot boundary (or a transaction's), and a time.
+
+use super::keyspace::Found;
+use super::layout::{self, Header};
+use super::meta::{DATABASES, Meta};
+use crate::row::{RowKeyRef, RowRange, RowValue};
+use crate::store::{Order, Rows, StoreError};
+use std::cell::{Cell, OnceCell};
+use std::ops::ControlFlow;
+
+/// See the module's description. Cheap to make: nothing is locked and nothing copied.
+pub struct View<'v> {
+    rows: &'v dyn Rows,
+    meta: &'v Meta,
+    now_ms: u64,
+    seed: Cell<u64>,
+    poison: OnceCell<StoreError>,
+}
+
+impl<'v> View<'v> {
+    /// A view of `rows` at `now_ms`. `seed` is where "random" answers begin.
+    pub(crate) fn new(rows: &'v dyn Rows, meta: &'v Meta, now_ms: u64, seed: u64) -> View<'v> {
+        View { rows, meta, now_ms, seed: Cell::new(seed), poison: OnceCell::new() }
+    }
+
+    /// Cluster time in milliseconds.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The machine's numbers.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        self.meta
+    }
+
+    /// Why the answers given so far are not to be trusted, if so. To be asked before a reply is sent.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.poison.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Remembers the first failure.
+    fn or_poison<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+        result.map_err(|error| self.poison.set(error)).ok()
+    }
+
+    fn generation(&self, db: u8) -> u64 {
+        self.meta.databases[usize::from(db) % DATABASES].generation
+    }
+
+    /// A key, if it exists and its time is not over.
+    #[must_use]
+    pub fn find(&self, db: u8, key: &[u8]) -> Option<Found<'v>> {
+        let row = layout::key_row(self.generation(db), layout::key_hash(key), key);
+        let found = Found::parse(self.or_poison(self.rows.get(row))??)?;
+        if found.header.is_expired(self.now_ms) { None } else { Some(found) }
+    }
+
+    /// A number that changes with every write of the key, also if the key was absent before and after: what WATCH remembers.
+    #[must_use]
+    pub fn version(&self, db: u8, key: &[u8]) -> u64 {
+        let changed_at = self.meta.databases[usize::from(db) % DATABASES].changed_at;
+        match self.find(db, key) {
+            // The lowest bit tells a key that is there from one that is not.
+            Some(found) => found.header.version.max(changed_at) << 1 | 1,
+            None => self.deleted_version(layout::key_hash(key)).max(changed_at) << 1,
+        }
+    }
+
+    fn deleted_version(&self, hash: u64) -> u64 {
+        let row = self.or_poison(self.rows.get(layout::deleted_row(hash))).flatten();
+        row.and_then(|value| crate::varint::take(&mut value.as_slice())).unwrap_or(0)
+    }
+
+    /// Shows the living keys of a database to `visit`, in the order of their hashes, from `hash` on, until it breaks.
+    pub fn each_key(
+        &self,
+        db: u8,
+        hash: u64,
+        visit: &mut dyn FnMut(u64, &[u8], &Header) -> ControlFlow<()>,
+    ) {
+        let range = layout::keys_from(self.generation(db), hash);
+        self.each_row(&range, &mut |row, value| match Header::parse(value) {
+            Some(header) if !header.is_expired(self.now_ms) => visit(row.second(), row.tail(), &header),
+            _ => ControlFlow::Continue(()),
+        });
+    }
+
+    fn each_row(&self, range: &RowRange, visit: &mut dyn FnMut(RowKeyRef<'_>, &RowValue) -> ControlFlow<()>) {
+        self.or_poison(self.rows.scan(range, Order::Ascending, visit));
+    }
+
+    /// A number for commands that ask for a random answer. The same on every node inside a transaction, where it comes from the stamp.
+    pub(crate) fn random(&self) -> u64 {
+        // One step of splitmix64.
+        let next = self.seed.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.seed.set(next);
+        let mixed = (next ^ next >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+}

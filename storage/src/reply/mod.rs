@@ -1,0 +1,84 @@
+//! What a command answers: a value, not bytes. The server writes it as RESP2 or RESP3.
+
+mod codec;
+
+pub use codec::{DEPTH_MAX, ReplyError};
+
+use bytes::Bytes;
+use std::borrow::Cow;
+
+/// A reply.
+///
+/// Types that only RESP3 has are kept here and become what Redis gives RESP2 clients when they are written: a
+/// map becomes a flat array, a double a bulk string, a boolean an integer, and so on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// `OK`, the most frequent one.
+    Ok,
+    /// A simple string.
+    Simple(Cow<'static, str>),
+    /// An error with its prefix: `ERR syntax error`.
+    Error(Cow<'static, str>),
+    /// An integer.
+    Integer(i64),
+    /// Any bytes.
+    Bulk(Bytes),
+    /// Nothing: a null bulk string in RESP2.
+    Null,
+    /// Nothing where an array was asked for: a null array in RESP2, the same null in RESP3.
+    NullArray,
+    /// A sequence.
+    Array(Vec<Reply>),
+    /// Fields and values.
+    Map(Vec<(Reply, Reply)>),
+    /// Members without an order.
+    Set(Vec<Reply>),
+    /// An out-of-band message.
+    Push(Vec<Reply>),
+    /// A floating-point number.
+    Double(f64),
+    /// A truth value.
+    Boolean(bool),
+    /// An integer that may be larger than 64 bits, in decimal.
+    BigNumber(Cow<'static, str>),
+    /// Text with a format of three letters: `txt`, `mkd`.
+    Verbatim([u8; 3], Bytes),
+}
+
+impl Reply {
+    /// An error with a constant text.
+    #[must_use]
+    pub const fn error(text: &'static str) -> Reply {
+        Reply::Error(Cow::Borrowed(text))
+    }
+
+    /// A simple string with a constant text.
+    #[must_use]
+    pub const fn simple(text: &'static str) -> Reply {
+        Reply::Simple(Cow::Borrowed(text))
+    }
+
+    /// A bulk string copied from `bytes`.
+    #[must_use]
+    pub fn bulk(bytes: &[u8]) -> Reply {
+        Reply::Bulk(Bytes::copy_from_slice(bytes))
+    }
+
+    /// An integer from a count.
+    #[must_use]
+    pub fn count(count: usize) -> Reply {
+        Reply::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    /// 1 for yes, 0 for no.
+    #[must_use]
+    pub const fn flag(yes: bool) -> Reply {
+        Reply::Integer(yes as i64)
+    }
+
+    /// Whether the command failed.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        matches!(self, Reply::Error(_))
+    }
+}

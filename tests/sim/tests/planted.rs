@@ -1,0 +1,34 @@
+//! A checker is trusted after it caught a planted bug: each one is planted in turn, and the simulator has to notice.
+//!
+//! Run with `cargo test --profile sim -p warlock-sim --features planted-bugs --test planted -- --nocapture`.
+#![cfg(feature = "planted-bugs")]
+
+use consensus::planted::Bug;
+use warlock_sim::run::{first_catch, install_panic_hook};
+
+/// Random schedules rarely get there: these are caught elsewhere.
+const CAUGHT_ELSEWHERE: &[(Bug, &str)] = &[];
+
+/// Seeds that may be needed.
+const SEEDS_MAX: u64 = 2_000;
+
+#[test]
+fn every_planted_bug_is_noticed() {
+    install_panic_hook();
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let name = format!("{bug:?}");
+        if let Some((_, reason)) = CAUGHT_ELSEWHERE.iter().find(|(known, _)| known == bug) {
+            println!("{name:<28} elsewhere: {reason}");
+            continue;
+        }
+        match first_catch(*bug, SEEDS_MAX) {
+            Some((seeds, violation)) => {
+                let law = violation.split(':').next().unwrap_or_default();
+                println!("{name:<28} {seeds:>5} seeds  {law}");
+            }
+            None => missed.push(name),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed within {SEEDS_MAX} seeds: {missed:?}");
+}
