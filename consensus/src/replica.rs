@@ -361,7 +361,12 @@ impl Replica {
             }
             self.catch_up.want(now.at, Duration::ZERO);
         }
-        Outputs::default()
+        let mut out = Outputs::default();
+        if self.applied >= slot {
+            // The leader has not heard that this is applied.
+            out.send(self.me, self.sibling(RoleId::Leader), self.applied_message(0));
+        }
+        out
     }
 
     // ---- the master, commands, reads ----

@@ -5,24 +5,36 @@ mod model;
 
 use model::{Model, Setup};
 use warlock_consensus::Config;
-#[cfg(feature = "planted-bugs")]
-use warlock_consensus::planted::Bug;
 
-fn search(setup: Setup) -> model::Report {
+fn search(setup: Setup) {
     let report = Model::new(setup, Config::default()).search(1_000_000, |_| {});
     println!("{report:?}");
     assert!(report.violation.is_none(), "{:#?}", report.violation);
     assert!(report.complete, "the search was cut off");
     assert!(report.chosen.iter().all(|states| *states > 0), "some ballot never chose anything: {report:?}");
-    report
 }
 
 #[test]
 fn two_leaders_agree_on_two_slots() {
-    assert!(search(model::two_ballots()).states > 1_000);
+    search(model::two_ballots());
+}
+
+#[test]
+fn three_ballots_agree_on_a_slot() {
+    search(model::three_ballots());
 }
 
 #[test]
 fn two_leaders_agree_on_the_next_view() {
     search(model::rival_views());
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn every_covered_bug_is_noticed() {
+    for (bug, setup) in model::covered() {
+        let report = Model::new(setup, model::with_bug(bug)).search(100_000, |_| {});
+        println!("{bug:?}: {report:?}");
+        assert!(report.violation.is_some(), "{bug:?} was not noticed");
+    }
 }

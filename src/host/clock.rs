@@ -10,8 +10,5 @@ pub fn now() -> Now {
     let micros = |seconds: i64, nanos: i64| {
         u64::try_from(seconds).unwrap_or(0) * 1_000_000 + u64::try_from(nanos).unwrap_or(0) / 1_000
     };
-    Now {
-        at: Time(micros(boot.tv_sec, boot.tv_nsec)),
-        wall_ms: micros(wall.tv_sec, wall.tv_nsec) / 1_000,
-    }
+    Now { at: Time(micros(boot.tv_sec, boot.tv_nsec)), wall_ms: micros(wall.tv_sec, wall.tv_nsec) / 1_000 }
 }

@@ -7,13 +7,14 @@
 //! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
 
 use super::links::{Outbox, is_bulk};
-use super::waiters::{Answer, Ticket, Waiters};
+use super::waiters::Waiters;
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
 use consensus::{
-    Address, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome, Outputs, Record,
+    Address, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome, Outputs,
     RoleId, Spawn, ViewState,
 };
+use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -345,7 +346,9 @@ impl<B: Backend> Core<B> {
             HostCall::Abandoned { seq, certain } => {
                 self.waiters.abandoned(seq, certain, &mut self.todo.answers);
             }
-            HostCall::SendSnapshot { to, slot, offset } => self.todo.snapshot_requests.push((to, slot, offset)),
+            HostCall::SendSnapshot { to, slot, offset } => {
+                self.todo.snapshot_requests.push((to, slot, offset))
+            }
             HostCall::StoreChunk { slot, offset, data } => self.todo.chunks.push((slot, offset, data)),
             HostCall::Install { slot } => self.todo.install = Some(slot),
             HostCall::ViewChanged(view) => self.todo.view = Some(view),
@@ -392,8 +395,15 @@ impl<B: Backend> Core<B> {
     /// # Errors
     /// When the journal cannot take the checkpoint.
     pub fn snapshot_taken(&mut self, slot: u64) -> Result<(), Fatal> {
+        self.checkpoint(slot)?;
+        self.post(RoleId::Replica, Message::SnapshotTaken { slot });
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, slot: u64) -> Result<(), Fatal> {
         self.durable.forget_through(slot);
-        let records: Vec<Bytes> = self.durable.clone().into_records().iter().map(codec::record_to_bytes).collect();
+        let records: Vec<Bytes> =
+            self.durable.clone().into_records().iter().map(codec::record_to_bytes).collect();
         // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
         self.records.clear();
         let batch = self.journal.checkpoint(records).map_err(Fatal::Submit)?;
@@ -403,8 +413,35 @@ impl<B: Backend> Core<B> {
                 *gate = batch;
             }
         }
-        self.post(RoleId::Replica, Message::SnapshotTaken { slot });
         Ok(())
+    }
+
+    /// A fetched snapshot is durable: the machine stands at `slot` now. Clients whose commands ran in slots that were skipped get the
+    /// replies that the ledger remembers.
+    ///
+    /// # Errors
+    /// When the journal cannot take the checkpoint.
+    pub fn installed(&mut self, slot: u64, ledger: Ledger, backend: B) -> Result<(), Fatal> {
+        if slot <= self.ledger.applied() {
+            return Ok(());
+        }
+        self.ledger = ledger;
+        self.backend = backend;
+        self.applied_before = slot;
+        let origin = self.node.origin();
+        for seq in self.waiters.waiting_below(self.ledger.executed_below(origin)) {
+            match self.ledger.reply(consensus::CommandId { origin, seq }) {
+                Some(reply) => self.waiters.executed(seq, reply.clone(), &mut self.todo.answers),
+                None => self.waiters.abandoned(seq, false, &mut self.todo.answers),
+            }
+        }
+        self.checkpoint(slot)
+    }
+
+    /// How many clients wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiters.len()
     }
 
     /// How much the journal would have to replay.
@@ -418,10 +455,4 @@ impl<B: Backend> Core<B> {
     pub fn records(&self) -> &Durable {
         &self.durable
     }
-}
-
-/// For tests and tools: one record as bytes and back.
-#[must_use]
-pub fn round_trip(record: &Record) -> Option<Record> {
-    codec::record_from_bytes(&codec::record_to_bytes(record)).ok()
 }

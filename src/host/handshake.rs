@@ -51,7 +51,8 @@ fn refused(why: impl Into<String>) -> io::Error {
 
 fn proof(secret: &[u8], side: &[u8], hello: &[u8], nonce: &[u8]) -> Hmac<Sha256> {
     // HMAC takes a key of any length.
-    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(secret).unwrap_or_else(|_| unreachable!("any key length"));
+    let mut mac =
+        <Hmac<Sha256> as Mac>::new_from_slice(secret).unwrap_or_else(|_| unreachable!("any key length"));
     mac.update(side);
     mac.update(hello);
     mac.update(nonce);

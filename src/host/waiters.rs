@@ -5,30 +5,9 @@
 
 use bytes::Bytes;
 use consensus::{Message, Now, Time};
+use server::{Answer, Ticket};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Names a place in a connection's sequence of replies; opaque here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// The connection.
-    pub connection: u64,
-    /// The place.
-    pub place: u64,
-}
-
-/// What a waiting client gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The command ran; this is its encoded reply.
-    Reply(Bytes),
-    /// The read may be done now.
-    ReadNow,
-    /// No master took it in time: it certainly did not run.
-    NotDone,
-    /// It was sent on, and no answer came in time: it may or may not have run.
-    Uncertain,
-}
 
 /// Everybody that waits.
 pub struct Waiters {
@@ -84,7 +63,7 @@ impl Waiters {
     /// A command of ours ran.
     pub fn executed(&mut self, seq: u64, reply: Bytes, answers: &mut Vec<(Ticket, Answer)>) {
         if let Some(ticket) = self.take_command(seq) {
-            answers.push((ticket, Answer::Reply(reply)));
+            answers.push((ticket, Answer::Ran(reply)));
         }
     }
 
@@ -145,6 +124,13 @@ impl Waiters {
         let command = self.commands.get(skip).map(|(_, until)| *until);
         let read = self.reads.front().map(|(_, until)| *until);
         [command, read].into_iter().flatten().min()
+    }
+
+    /// The numbers below `seq` that somebody waits for.
+    #[must_use]
+    pub fn waiting_below(&self, seq: u64) -> Vec<u64> {
+        let numbers = (self.first_seq..seq).zip(&self.commands);
+        numbers.filter(|(_, (ticket, _))| ticket.is_some()).map(|(number, _)| number).collect()
     }
 
     /// How many clients wait.

@@ -6,5 +6,6 @@ pub mod journal;
 pub mod machine;
 pub mod reply;
 pub mod row;
+pub mod snapshot;
 pub mod store;
 mod varint;

@@ -18,18 +18,20 @@ pub struct ClusterClock {
 impl ClusterClock {
     /// A new master takes over from the newest line that the quorum knows.
     ///
-    /// Acceptors that have been running since they saw it know best how much has passed. If all of them restarted, wall clocks have to tell: then the
-    /// lower median of those that saw it counts, and of the whole quorum if that is less (whoever saw no stamp at all says that no time
-    /// has passed), so that a single wall clock that jumped ahead changes next to nothing. (An older line may be ahead of the newest by the
-    /// delay of a message.)
+    /// Acceptors that have been running since they saw it know best how much has passed. If all of them restarted, wall clocks have to tell, provided
+    /// that those that saw it are a majority of the quorum. Of what they say the least counts, so that one wall clock that jumped ahead, or one
+    /// fast clock, changes nothing. Otherwise time stood still while nobody led: what expires then expires late, never early.
     pub fn adopt(&mut self, reports: &[ClockReport], now: Now) {
         let newest = reports.iter().map(|report| (report.master, report.stamp_ms)).max().unwrap_or_default();
-        let saw_newest = |report: &ClockReport| report.master == newest.0;
-        let by_walls = || lower_median(reports, saw_newest).min(lower_median(reports, |_| true));
+        let saw_newest: Vec<&ClockReport> =
+            reports.iter().filter(|report| report.master == newest.0).collect();
+        let ran_on =
+            saw_newest.iter().filter(|report| report.is_monotonic).map(|report| report.estimate_ms).min();
+        let by_walls = saw_newest.iter().map(|report| report.estimate_ms).min();
         let start_ms = match newest {
             (_, 0) => now.wall_ms, // the cluster's first stamp
-            (_, stamp_ms) => lower_median(reports, |report| report.is_monotonic && saw_newest(report))
-                .or_else(by_walls)
+            (_, stamp_ms) => ran_on
+                .or(by_walls.filter(|_| saw_newest.len() * 2 > reports.len()))
                 .map_or(stamp_ms, |estimate_ms| estimate_ms.max(stamp_ms)),
         };
         *self = ClusterClock { base_us: start_ms.saturating_mul(1000), base_at: now.at };
@@ -63,11 +65,4 @@ impl ClusterClock {
         }
         pulled_us / 1000
     }
-}
-
-fn lower_median(reports: &[ClockReport], counts: impl Fn(&ClockReport) -> bool) -> Option<u64> {
-    let mut estimates: Vec<u64> =
-        reports.iter().filter(|report| counts(report)).map(|report| report.estimate_ms).collect();
-    estimates.sort_unstable();
-    estimates.get(estimates.len().saturating_sub(1) / 2).copied()
 }

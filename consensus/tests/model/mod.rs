@@ -49,6 +49,10 @@ pub struct Plan {
     pub view: u64,
     /// How many values of its own it proposes after the inherited ones.
     pub own: u64,
+    /// Whether its leader scouts only when it was told that its view is established.
+    pub waits: bool,
+    /// Whether it announces what is decided. (Nobody inherits from the last ballot.)
+    pub announces: bool,
     /// The next view that it proposes, unless it inherited one.
     pub reconfigures: Option<Arc<View>>,
 }
@@ -67,8 +71,12 @@ pub struct Setup {
     pub slots: u64,
     /// Whether decisions travel: replicas learn, catch up, and write watermarks down.
     pub decisions: bool,
-    /// The nodes whose replicas learn from announcements, catch up and write watermarks down. (Bit i: node i + 1.)
+    /// The nodes whose replicas catch up. (Bit i: node i + 1.)
     pub learners: u8,
+    /// The nodes that write watermarks down when it pleases them; the others do when their acceptor asks for it.
+    pub writers: u8,
+    /// The nodes that hear announcements that come by themselves; the others hear those that come with proposals.
+    pub hearers: u8,
     /// Whether the first ballot is adopted at the start. (There is nothing that it could inherit.)
     pub first_adopted: bool,
     /// Whether the first ballot's reconfiguration is chosen at the start, and every node knows it.
@@ -84,7 +92,7 @@ pub fn view(number: u64, voters: &[u64]) -> Arc<View> {
 }
 
 fn plan(node: u64, view: u64, own: u64) -> Plan {
-    Plan { node, view, own, reconfigures: None }
+    Plan { node, view, own, waits: false, announces: true, reconfigures: None }
 }
 
 fn one_view(name: &'static str, plans: Vec<Plan>, slots: u64) -> Setup {
@@ -97,6 +105,8 @@ fn one_view(name: &'static str, plans: Vec<Plan>, slots: u64) -> Setup {
         slots,
         decisions: false,
         learners: 0b111,
+        writers: 0b111,
+        hearers: 0b111,
         first_adopted: false,
         reconfigured: false,
         crashes: 0,
@@ -154,7 +164,18 @@ pub fn reconfiguration() -> Setup {
 /// nodes hold, and a later leader does without the old view.
 pub fn establishment() -> Setup {
     let name = "view 2 {2,3,4} is established, watermarks, 2 slots x 3 ballots";
-    Setup { name, decisions: true, learners: 0b1010, reconfigured: true, ..reconfiguration() }
+    let mut setup = reconfiguration();
+    setup.plans[2].waits = true;
+    setup.plans[2].announces = false;
+    Setup {
+        name,
+        decisions: true,
+        learners: 0b1010,
+        writers: 0,
+        hearers: 0b0010,
+        reconfigured: true,
+        ..setup
+    }
 }
 
 /// Every configuration, smallest first.
@@ -183,7 +204,6 @@ pub fn covered() -> Vec<(Bug, Setup)> {
         (Bug::HolesAtViewStart, establishment()),
         (Bug::OldValueTakenAsDecided, watermarks()),
         (Bug::WatermarkOverreach, watermarks()),
-        (Bug::WatermarkNotDurable, crash()),
         (Bug::ReconfigForgotten, rival_views()),
     ]
 }
@@ -433,7 +453,7 @@ impl Model {
                 continue;
             };
             report.states += 1;
-            if report.states % 1_000_000 == 0 {
+            if report.states.is_multiple_of(1_000_000) {
                 progress(report.states);
             }
             if let Some(broken) = self.check(&state, &mut report) {
@@ -590,14 +610,14 @@ impl Model {
         }
         if self.setup.decisions {
             for node in 0..self.setup.nodes {
-                if self.setup.learners & (1 << node) == 0 {
-                    continue;
-                }
                 let step = self.step_of(state.nodes[node], TIMEOUT);
-                if self.changes(state, node, &step) {
+                if self.setup.writers & (1 << node) != 0 && self.changes(state, node, &step) {
                     let mut next = state.clone();
                     self.take(&mut next, node, &step);
                     found(Action::WriteDown(node), next);
+                }
+                if self.setup.learners & (1 << node) == 0 {
+                    continue;
                 }
                 for peer in 0..self.setup.nodes {
                     let Some(log) = self.log_for(state, node, peer) else { continue };
@@ -647,10 +667,8 @@ impl Model {
         let mut step = Step { node: self.intern_host(host), packets: Vec::new(), accepted: Vec::new() };
         for Envelope { from, to, role, message } in sends {
             match &message {
-                Message::P2b { ballot, slot, promised, .. } => {
-                    if promised == ballot {
-                        step.accepted.push((self.index_of(*ballot), self.slot_index(*slot)));
-                    }
+                Message::P2b { ballot, slot, promised, .. } if promised == ballot => {
+                    step.accepted.push((self.index_of(*ballot), self.slot_index(*slot)));
                 }
                 Message::P1b(answer) if answer.promised != answer.ballot => {}
                 Message::P1b(_) | Message::ViewIs(_) => {
@@ -670,7 +688,7 @@ impl Model {
             || step.packets.iter().any(|packet| self.is_wanted(state, *packet) && !state.has(*packet))
     }
 
-    /// An answer whose scout is gone need not travel, nor a view that is known.
+    /// An answer whose scout is gone need not travel, nor a view to a node that knows it or that is not going to lead.
     fn is_wanted(&self, state: &State, packet: u16) -> bool {
         let Packet { to, message, .. } = &self.packets[usize::from(packet)];
         let to = *to;
@@ -680,7 +698,13 @@ impl Model {
             }
             Message::ViewIs(view) => {
                 let news = (view.current.number, view.established);
-                members(to).any(|node| self.facts(state, node.0 as usize - 1).view < news)
+                let to_lead = |node: usize| {
+                    let waits = |b: usize| self.leader_of(b) == node && state.ballots[b] == Phase::Idle;
+                    (0..self.ballots.len()).any(waits)
+                };
+                members(to)
+                    .map(|node| node.0 as usize - 1)
+                    .any(|n| to_lead(n) && self.facts(state, n).view < news)
             }
             _ => true,
         }
@@ -701,8 +725,11 @@ impl Model {
 
     fn start_scout(&mut self, state: &mut State, ballot: usize) -> bool {
         let node = self.leader_of(ballot);
-        let known = self.host(state, node).replica.view().clone();
         let id = self.ballots[ballot];
+        if self.setup.plans[ballot].waits && !self.is_told(state, node, (id.view, true)) {
+            return false;
+        }
+        let known = self.host(state, node).replica.view().clone();
         if known.current.number != id.view || !known.current.is_voter(id.leader) {
             return false; // L3: only of a view that is known to be chosen
         }
@@ -717,6 +744,18 @@ impl Model {
         state.add(p1a);
         let view = self.intern_view(known);
         state.ballots[ballot] = Phase::Scouting(view);
+        true
+    }
+
+    /// Some node knows this of the views, and tells this one, as a heartbeat would.
+    fn is_told(&mut self, state: &mut State, node: usize, view: (u64, bool)) -> bool {
+        let Some(knows) = (0..self.setup.nodes).find(|node| self.facts(state, *node).view == view) else {
+            return false;
+        };
+        let message = Message::ViewIs(self.host(state, knows).replica.view().clone());
+        let from = Address { node: NodeId(knows as u64 + 1), role: RoleId::Acceptor };
+        let packet = self.intern_packet(Packet { from, to: 1 << node, role: RoleId::Replica, message });
+        self.deliver(state, node, packet);
         true
     }
 
@@ -867,7 +906,7 @@ impl Model {
     fn is_news(&mut self, state: &State, ballot: usize, reign: u16, slot: usize) -> bool {
         let is_reconfig = slot == self.setup.slots as usize;
         state.decided[ballot] & (1 << slot) == 0
-            && (is_reconfig || self.setup.decisions)
+            && (is_reconfig || (self.setup.decisions && self.setup.plans[ballot].announces))
             && self.reports(reign, slot, state.accepts[ballot][slot])
     }
 
@@ -956,7 +995,7 @@ impl Model {
                 let id = self.ballots[ballot];
                 let from = Address { node: id.leader, role: RoleId::Leader };
                 let view = &self.setup.views[id.view as usize - 1];
-                let to = mask(&view.followers().collect::<Vec<_>>()) & self.setup.learners;
+                let to = mask(&view.followers().collect::<Vec<_>>()) & self.setup.hearers;
                 let (role, message) = (RoleId::Acceptor, Message::Commit { commit });
                 let packet = self.intern_packet(Packet { from, to, role, message });
                 self.commits.insert(key, packet);
@@ -1079,8 +1118,9 @@ impl Model {
             let among = |node: &usize| set & (1 << node) != 0;
             let nodes = || (0..self.setup.nodes).filter(among).map(|node| self.facts(state, node));
             let watermark = nodes().map(|facts| facts.watermark).max().unwrap_or(0) as usize;
-            for slot in watermark..self.setup.slots as usize {
-                let Some(value) = chosen[slot] else { continue };
+            let data = chosen.iter().enumerate().take(self.setup.slots as usize);
+            for (slot, value) in data.skip(watermark) {
+                let Some(value) = *value else { continue };
                 let accepted = nodes().flat_map(|facts| &facts.accepted).filter(|(at, ..)| *at == slot);
                 if accepted.max_by_key(|(_, ballot, _)| *ballot).is_none_or(|(.., known)| *known != value) {
                     let who: Vec<NodeId> = nodes().map(|facts| facts.id).collect();

@@ -38,8 +38,7 @@ impl<'a> Args<'a> {
     }
 
     /// Those from `from` on.
-    #[must_use]
-    pub fn from(&self, from: usize) -> Options<'a> {
+    pub(crate) fn from(&self, from: usize) -> Options<'a> {
         Options { rest: self.items.get(from..).unwrap_or_default() }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::spec::CommandSpec;
 use crate::reply::Reply;
-use std::fmt::Write;
 
 pub(crate) const WRONG_TYPE: Reply =
     Reply::error("WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -18,13 +17,23 @@ pub(crate) const OFFSET: Reply = Reply::error("ERR offset is out of range");
 pub(crate) const NO_SUCH_KEY: Reply = Reply::error("ERR no such key");
 pub(crate) const SAME_OBJECT: Reply = Reply::error("ERR source and destination objects are the same");
 pub(crate) const DB_INDEX: Reply = Reply::error("ERR DB index is out of range");
+pub(crate) const NOT_AN_INT: Reply =
+    Reply::error("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub(crate) const INVALID_CURSOR: Reply = Reply::error("ERR invalid cursor");
 
 /// How much of an unknown command is repeated to the client.
 const ECHO_BYTES_MAX: usize = 128;
 
-fn lossy(bytes: &[u8], max: usize) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned()
+/// What C prints of a text.
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The same at the end of an error, where Redis cuts line ends off.
+pub(crate) fn as_line(bytes: &[u8]) -> &[u8] {
+    let text = until_nul(bytes);
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    &text[..end]
 }
 
 /// A time that no key can have.
@@ -42,17 +51,17 @@ pub fn wrong_arity(spec: &CommandSpec) -> Reply {
 /// A command that is not in the table.
 #[must_use]
 pub fn unknown_command(name: &[u8], args: &[&[u8]]) -> Reply {
-    let name = lossy(name, ECHO_BYTES_MAX);
-    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
-    let mut echoed = 0;
+    let start = |bytes: &[u8], max: usize| until_nul(&bytes[..bytes.len().min(max)]).to_vec();
+    let mut echo = Vec::new();
     for arg in args {
-        if echoed >= ECHO_BYTES_MAX {
+        if echo.len() >= ECHO_BYTES_MAX {
             break;
         }
-        let arg = lossy(arg, ECHO_BYTES_MAX - echoed);
-        // Redis counts the quotes and the space, too.
-        echoed += arg.len() + 3;
-        let _ = write!(text, "'{arg}' ");
+        let arg = start(arg, ECHO_BYTES_MAX - echo.len());
+        echo.extend([b"'", &arg[..], b"' "].concat());
     }
-    Reply::Error(text.into())
+    let name = start(name, ECHO_BYTES_MAX);
+    Reply::Error(
+        [b"ERR unknown command '", &name[..], b"', with args beginning with: ", &echo].concat().into(),
+    )
 }

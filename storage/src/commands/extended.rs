@@ -107,8 +107,11 @@ impl Extended {
         if self.mantissa == 0 || other.mantissa == 0 {
             return Some(if self.mantissa == 0 { other } else { self });
         }
-        let (large, small) =
-            if (self.exponent, self.mantissa) >= (other.exponent, other.mantissa) { (self, other) } else { (other, self) };
+        let (large, small) = if (self.exponent, self.mantissa) >= (other.exponent, other.mantissa) {
+            (self, other)
+        } else {
+            (other, self)
+        };
         // 62 bits below the mantissas keep enough of the smaller one; what falls off them is remembered as one bit.
         let shift = (large.exponent - small.exponent) as u32;
         let wide = u128::from(small.mantissa) << 62;
@@ -175,7 +178,11 @@ fn from_decimal(is_negative: bool, mut number: Natural, scale: i32) -> Option<Ex
     (0..scale.unsigned_abs()).for_each(|_| scaled.multiply_add(10, 0));
     // A quotient of 66 or 67 bits: enough for 64 and the knowledge on which side of the half the rest is.
     let shift = 67 - (number.bits() as i32 - divisor.bits() as i32);
-    if shift > 0 { number.shift_left(shift as u32) } else { divisor.shift_left(shift.unsigned_abs()) }
+    if shift > 0 {
+        number.shift_left(shift as u32)
+    } else {
+        divisor.shift_left(shift.unsigned_abs())
+    }
     let mut quotient = 0_u128;
     // The divisor is moved up by 68 bits, then down again bit by bit: long division in base two.
     divisor.shift_left(68);
@@ -187,7 +194,8 @@ fn from_decimal(is_negative: bool, mut number: Natural, scale: i32) -> Option<Ex
         }
         divisor.halve();
     }
-    let rounded = Extended::round(is_negative, quotient << 1 | u128::from(!number.is_zero()), -shift - 1, false)?;
+    let rounded =
+        Extended::round(is_negative, quotient << 1 | u128::from(!number.is_zero()), -shift - 1, false)?;
     // C calls a number that vanishes out of range, too.
     (rounded.mantissa != 0).then_some(rounded)
 }
@@ -309,11 +317,11 @@ mod tests {
             ("1.5", "1.5", "3"),
             (".5", "1.", "1.5"),
             ("17179869184", "1.5", "17179869185.5"),
-            ("1e30", "0", "1000000000000000000000000000000"),
+            ("1e30", "0", "1000000000000000000024696061952"),
             ("1e-17", "0", "0.00000000000000001"),
             ("4e-18", "0", "0"),
             ("-4e-18", "0", "0"),
-            ("12345.1", "0", "12345.1000000000000005"),
+            ("12345.1", "0", "12345.09999999999999964"),
             ("18446744073709551615", "1", "18446744073709551616"),
             ("18446744073709551617", "0", "18446744073709551616"),
         ] {
@@ -324,7 +332,10 @@ mod tests {
 
     #[test]
     fn what_is_no_number() {
-        for text in ["", "-", ".", "e1", "1e", "1e+", "abc", "1 ", " 1", "1.2.3", "0x1", "nan", "1e5000", "1e-5000", "--1"] {
+        for text in [
+            "", "-", ".", "e1", "1e", "1e+", "abc", "1 ", " 1", "1.2.3", "0x1", "nan", "1e5000", "1e-5000",
+            "--1",
+        ] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(Extended::parse(b"-Inf"), Some(Parsed::Infinite));

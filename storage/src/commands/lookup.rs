@@ -1,7 +1,7 @@
 //! From a name to its entry, in any case, without allocation.
 
+use super::every;
 use super::spec::CommandSpec;
-use super::{all, every};
 use std::sync::LazyLock;
 
 /// Longer names are in no table.
@@ -56,16 +56,22 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     lookup_any(name).filter(|spec| !spec.is_internal())
 }
 
-#[test]
-fn finds_every_command_in_any_case() {
-    for spec in all() {
-        assert!(std::ptr::eq(lookup(spec.name.as_bytes()).unwrap(), spec));
-        assert!(std::ptr::eq(lookup(spec.name.to_ascii_lowercase().as_bytes()).unwrap(), spec));
+#[cfg(test)]
+mod tests {
+    use super::super::all;
+    use super::*;
+
+    #[test]
+    fn finds_every_command_in_any_case() {
+        for spec in all() {
+            assert!(std::ptr::eq(lookup(spec.name.as_bytes()).unwrap(), spec));
+            assert!(std::ptr::eq(lookup(spec.name.to_ascii_lowercase().as_bytes()).unwrap(), spec));
+        }
+        assert!(every().count() * 2 < PLACES);
+        for name in ["", "GE", "GETT", "WARLOCK.SWEEP", "warlock.reap"] {
+            assert!(lookup(name.as_bytes()).is_none(), "{name}");
+        }
+        assert!(lookup_any(b"warlock.Sweep").is_some());
+        assert!(lookup(&[b'x'; 100_000]).is_none());
     }
-    assert!(every().count() * 2 < PLACES);
-    for name in ["", "GE", "GETT", "WARLOCK.SWEEP", "warlock.reap"] {
-        assert!(lookup(name.as_bytes()).is_none(), "{name}");
-    }
-    assert!(lookup_any(b"warlock.Sweep").is_some());
-    assert!(lookup(&[b'x'; 100_000]).is_none());
 }

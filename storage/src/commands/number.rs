@@ -19,7 +19,8 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     if !is_regular {
         return None;
     }
-    let magnitude = digits.iter().fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+    let magnitude =
+        digits.iter().fold(0_u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
     // 19 digits and a first one fit into 64 bits, except beyond 1.8 · 10^19, which 19 digits cannot reach.
     if is_negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
@@ -33,7 +34,7 @@ pub(crate) fn integer(arg: &[u8]) -> Result<i64, Reply> {
 pub(crate) fn database(arg: &[u8]) -> Result<u8, Reply> {
     let number = integer(arg)?;
     // Redis reads it as an `int` first.
-    i32::try_from(number).map_err(|_| errors::NOT_AN_INTEGER)?;
+    i32::try_from(number).map_err(|_| errors::NOT_AN_INT)?;
     u8::try_from(number).ok().filter(|db| usize::from(*db) < DATABASES).ok_or(errors::DB_INDEX)
 }
 

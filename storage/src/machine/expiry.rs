@@ -18,11 +18,15 @@ impl Txn<'_> {
         let now_ms = self.stamp.at_ms;
         let mut removed = 0;
         for (row, _) in self.rows(&layout::deadlines(), limit) {
-            let Some((deadline_ms, generation, hash, key)) = layout::parse_deadline(row.borrow()) else { break };
+            let Some((deadline_ms, generation, hash, key)) = layout::parse_deadline(row.borrow()) else {
+                break;
+            };
             if deadline_ms >= now_ms {
                 break;
             }
-            if let Some(db) = self.meta.databases.iter().position(|database| database.generation == generation) {
+            if let Some(db) =
+                self.meta().databases.iter().position(|database| database.generation == generation)
+            {
                 self.place(db as u8, key);
             } else {
                 // Its database was flushed. The reaper would come to it, too.
@@ -60,7 +64,12 @@ impl Txn<'_> {
             let RowKeyRef { tail: key, .. } = row.borrow();
             if let Some(header) = Header::parse(&value) {
                 if let Some(deadline_ms) = header.deadline_ms {
-                    self.remove_row(layout::deadline_row(deadline_ms, generation, row.borrow().second(), key));
+                    self.remove_row(layout::deadline_row(
+                        deadline_ms,
+                        generation,
+                        row.borrow().second(),
+                        key,
+                    ));
                 }
                 if let Some(object) = header.object {
                     self.put_row(Garbage::Object(object).row().to_owned(), crate::row::RowValue::EMPTY);

@@ -61,14 +61,18 @@ impl Place<'_> {
 }
 
 impl Txn<'_> {
+    fn generation(&self, db: u8) -> u64 {
+        self.meta().databases[usize::from(db) % DATABASES].generation
+    }
+
     fn database(&mut self, db: u8) -> &mut Database {
-        &mut self.meta.databases[usize::from(db) % DATABASES]
+        &mut self.meta_mut().databases[usize::from(db) % DATABASES]
     }
 
     /// Finds a key. If its time is over, it is removed first.
     pub fn place<'k>(&mut self, db: u8, key: &'k [u8]) -> Place<'k> {
         let mut place = Place { db, key, hash: layout::key_hash(key), old: None };
-        let row = layout::key_row(self.database(db).generation, place.hash, key);
+        let row = layout::key_row(self.generation(db), place.hash, key);
         place.old = self.row(row).and_then(|value| Header::parse(&value));
         self.remove_if_expired(&mut place);
         place
@@ -77,7 +81,7 @@ impl Txn<'_> {
     /// Finds a key and what it holds. If its time is over, it is removed first.
     pub fn find<'k>(&mut self, db: u8, key: &'k [u8]) -> (Place<'k>, Option<Found<'static>>) {
         let mut place = Place { db, key, hash: layout::key_hash(key), old: None };
-        let row = layout::key_row(self.database(db).generation, place.hash, key);
+        let row = layout::key_row(self.generation(db), place.hash, key);
         let found = self.row(row).and_then(|value| Found::parse(Cow::Owned(value.into_owned())));
         place.old = found.as_ref().map(|found| found.header);
         if self.remove_if_expired(&mut place) { (place, None) } else { (place, found) }
@@ -101,10 +105,10 @@ impl Txn<'_> {
         {
             self.leave(Garbage::Object(old));
         }
-        let is_new = u64::from(place.old.is_none());
-        let database = self.database(place.db);
-        let generation = database.generation;
-        database.keys += is_new;
+        let generation = self.generation(place.db);
+        if place.old.is_none() {
+            self.database(place.db).keys += 1;
+        }
         self.move_deadline(place, generation, deadline_ms);
         self.put_row(layout::key_row(generation, place.hash, place.key).to_owned(), value);
     }
@@ -120,7 +124,7 @@ impl Txn<'_> {
             self.remove(place);
             return;
         }
-        let generation = self.database(place.db).generation;
+        let generation = self.generation(place.db);
         let row = self.row(layout::key_row(generation, place.hash, place.key)).map(Cow::into_owned);
         if let (Some(row), Some(old)) = (row, place.old) {
             self.put(place, old.kind, deadline_ms, &[&row[old.body_at..]]);
@@ -162,8 +166,8 @@ impl Txn<'_> {
         }
         let row = |deadline_ms| layout::deadline_row(deadline_ms, generation, place.hash, place.key);
         let database = self.database(place.db);
-        database.expiring =
-            (database.expiring + u64::from(deadline_ms.is_some())).saturating_sub(u64::from(before.is_some()));
+        database.expiring = (database.expiring + u64::from(deadline_ms.is_some()))
+            .saturating_sub(u64::from(before.is_some()));
         if let Some(before) = before {
             self.remove_row(row(before));
         }
@@ -179,10 +183,12 @@ impl Txn<'_> {
     /// Empties a database at once; its rows become garbage.
     pub fn flush(&mut self, db: u8) {
         let slot = self.stamp.slot;
-        self.meta.generations += 1;
-        let generation = self.meta.generations;
+        let meta = self.meta_mut();
+        meta.generations += 1;
+        let generation = meta.generations;
         let database = self.database(db);
-        let old = std::mem::replace(database, Database { generation, keys: 0, expiring: 0, changed_at: slot });
+        let old =
+            std::mem::replace(database, Database { generation, keys: 0, expiring: 0, changed_at: slot });
         if old.keys > 0 {
             self.leave(Garbage::Generation(old.generation));
         }
@@ -191,9 +197,16 @@ impl Txn<'_> {
     /// Exchanges two databases.
     pub fn swap(&mut self, a: u8, b: u8) {
         let slot = self.stamp.slot;
-        self.meta.databases.swap(usize::from(a) % DATABASES, usize::from(b) % DATABASES);
+        self.meta_mut().databases.swap(usize::from(a) % DATABASES, usize::from(b) % DATABASES);
         self.database(a).changed_at = slot;
         self.database(b).changed_at = slot;
+    }
+
+    /// The id under which the members of a new value are.
+    pub(crate) fn next_object(&mut self) -> u64 {
+        let meta = self.meta_mut();
+        meta.objects += 1;
+        meta.objects
     }
 
     /// Puts what is at `from` to `to` as well: the same type, body and deadline. Members are copied.
@@ -201,8 +214,7 @@ impl Txn<'_> {
         let Some(object) = from.header.object else {
             return self.put(to, from.header.kind, from.header.deadline_ms, &[from.body()]);
         };
-        self.meta.objects += 1;
-        let new = self.meta.objects;
+        let new = self.next_object();
         for (row, value) in self.rows(&layout::members(object), usize::MAX) {
             self.put_row(layout::member_of(new, row.borrow()), value);
         }

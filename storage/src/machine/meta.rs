@@ -65,12 +65,18 @@ fn value(numbers: &[u64]) -> RowValue {
 
 impl Meta {
     fn counters(&self) -> [(u64, u64); 4] {
-        [(APPLIED, self.applied), (TOKENS, self.tokens), (OBJECTS, self.objects), (GENERATIONS, self.generations)]
+        [
+            (APPLIED, self.applied),
+            (TOKENS, self.tokens),
+            (OBJECTS, self.objects),
+            (GENERATIONS, self.generations),
+        ]
     }
 
     /// Appends the rows of what differs from `saved`.
     pub(crate) fn changes_since(&self, saved: &Meta, batch: &mut Batch) {
-        let mut put = |number, value| batch.push(Change { key: meta_row(number).to_owned(), value: Some(value) });
+        let mut put =
+            |number, value| batch.push(Change { key: meta_row(number).to_owned(), value: Some(value) });
         for ((number, now), (_, before)) in self.counters().into_iter().zip(saved.counters()) {
             if now != before {
                 put(number, value(&[now]));
@@ -90,8 +96,9 @@ impl Meta {
             let Some(value) = rows.get(meta_row(number))? else { return Ok(()) };
             let mut rest = value.as_slice();
             for field in into {
-                **field = varint::take(&mut rest)
-                    .ok_or_else(|| StoreError::new(format!("row {number} of the machine's numbers is damaged")))?;
+                **field = varint::take(&mut rest).ok_or_else(|| {
+                    StoreError::new(format!("row {number} of the machine's numbers is damaged"))
+                })?;
             }
             Ok(())
         };

@@ -19,7 +19,7 @@ mod meta;
 mod overlay;
 mod payload;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod txn;
 mod view;
 
@@ -29,7 +29,7 @@ pub use layout::{Header, Kind};
 pub use meta::{DATABASES, Database, Meta};
 pub use payload::encode_command;
 pub use txn::Txn;
-pub use view::View;
+pub use view::{View, VisitKey};
 
 use crate::commands::{self, Args, Handler};
 use crate::reply::Reply;
@@ -126,7 +126,9 @@ impl<S: Store> Machine<S> {
             // A failed command has no effect, whatever it did before it found out.
             Ok((batch, _)) if is_error => self.spare = batch,
             Ok((mut batch, meta)) => {
-                self.meta = meta;
+                if let Some(meta) = meta {
+                    self.meta = meta;
+                }
                 if let Err(error) = self.store.stage(&mut batch) {
                     self.failed = Some(error);
                 }

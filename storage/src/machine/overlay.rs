@@ -62,7 +62,9 @@ impl Overlay {
         }
         let from = self.many.range(&range.from..);
         let below_end = |key: &RowKey| range.to.as_ref().is_none_or(|to| key < to);
-        from.take_while(|(key, _)| below_end(key)).map(|(key, value)| (key.borrow(), value.as_ref())).collect()
+        from.take_while(|(key, _)| below_end(key))
+            .map(|(key, value)| (key.borrow(), value.as_ref()))
+            .collect()
     }
 
     /// All changes.

@@ -20,23 +20,47 @@ use std::ops::ControlFlow;
 pub struct Txn<'m> {
     base: &'m dyn Rows,
     overlay: Overlay,
-    pub(crate) meta: Meta,
+    /// Borrowed until something changes: most commands leave the numbers as they are.
+    meta: Cow<'m, Meta>,
     pub(crate) stamp: Stamp,
     poison: OnceCell<StoreError>,
 }
 
 impl<'m> Txn<'m> {
     /// A transaction over `base`, whose numbers are `meta`, at `stamp`. It uses the room of `spare`.
-    pub(crate) fn new(base: &'m dyn Rows, meta: &Meta, stamp: &Stamp, spare: Batch) -> Txn<'m> {
-        Txn { base, overlay: Overlay::with_room(spare), meta: *meta, stamp: *stamp, poison: OnceCell::new() }
+    pub(crate) fn new(base: &'m dyn Rows, meta: &'m Meta, stamp: &Stamp, spare: Batch) -> Txn<'m> {
+        Txn {
+            base,
+            overlay: Overlay::with_room(spare),
+            meta: Cow::Borrowed(meta),
+            stamp: *stamp,
+            poison: OnceCell::new(),
+        }
     }
 
-    /// What it changed: rows and numbers. An error if the store failed on the way.
-    pub(crate) fn finish(self) -> Result<(Batch, Meta), StoreError> {
-        match self.poison.into_inner() {
-            None => Ok((self.overlay.into_batch(), self.meta)),
-            Some(error) => Err(error),
+    /// What it changed: rows, and the numbers if they did. An error if the store failed on the way.
+    #[inline]
+    pub(crate) fn finish(self) -> Result<(Batch, Option<Meta>), StoreError> {
+        if let Some(error) = self.poison.into_inner() {
+            return Err(error);
         }
+        let meta = match self.meta {
+            Cow::Owned(meta) => Some(meta),
+            Cow::Borrowed(_) => None,
+        };
+        Ok((self.overlay.into_batch(), meta))
+    }
+
+    /// The machine's numbers.
+    #[inline]
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The same, to change them.
+    pub(crate) fn meta_mut(&mut self) -> &mut Meta {
+        self.meta.to_mut()
     }
 
     /// The transaction's state, for reading commands.
@@ -88,8 +112,9 @@ impl<'m> Txn<'m> {
 
     /// The next fencing or task token: one counter for everything, so that tokens of any two grants compare.
     pub fn next_token(&mut self) -> u64 {
-        self.meta.tokens += 1;
-        self.meta.tokens
+        let meta = self.meta_mut();
+        meta.tokens += 1;
+        meta.tokens
     }
 }
 

@@ -3,10 +3,12 @@
 use super::keyspace::Found;
 use super::layout::{self, Header};
 use super::meta::{DATABASES, Meta};
-use crate::row::{RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError};
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
+
+/// What is called for each key: its hash, its name, what its row says. Breaking ends it.
+pub type VisitKey<'a> = dyn FnMut(u64, &[u8], &Header) -> ControlFlow<()> + 'a;
 
 /// See the module's description. Cheap to make: nothing is locked and nothing copied.
 pub struct View<'v> {
@@ -74,21 +76,16 @@ impl<'v> View<'v> {
     }
 
     /// Shows the living keys of a database to `visit`, in the order of their hashes, from `hash` on, until it breaks.
-    pub fn each_key(
-        &self,
-        db: u8,
-        hash: u64,
-        visit: &mut dyn FnMut(u64, &[u8], &Header) -> ControlFlow<()>,
-    ) {
+    pub fn each_key(&self, db: u8, hash: u64, visit: &mut VisitKey<'_>) {
         let range = layout::keys_from(self.generation(db), hash);
-        self.each_row(&range, &mut |row, value| match Header::parse(value) {
-            Some(header) if !header.is_expired(self.now_ms) => visit(row.second(), row.tail(), &header),
-            _ => ControlFlow::Continue(()),
-        });
-    }
-
-    fn each_row(&self, range: &RowRange, visit: &mut dyn FnMut(RowKeyRef<'_>, &RowValue) -> ControlFlow<()>) {
-        self.or_poison(self.rows.scan(range, Order::Ascending, visit));
+        self.or_poison(self.rows.scan(
+            &range,
+            Order::Ascending,
+            &mut |row, value| match Header::parse(value) {
+                Some(header) if !header.is_expired(self.now_ms) => visit(row.second(), row.tail(), &header),
+                _ => ControlFlow::Continue(()),
+            },
+        ));
     }
 
     /// A number for commands that ask for a random answer. The same on every node inside a transaction, where it comes from the stamp.

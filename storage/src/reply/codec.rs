@@ -80,8 +80,8 @@ impl Reply {
         };
         match self {
             Reply::Ok => out.push(OK),
-            Reply::Simple(text) => put_bytes(out, SIMPLE, text.as_bytes()),
-            Reply::Error(text) => put_bytes(out, ERROR, text.as_bytes()),
+            Reply::Simple(text) => put_bytes(out, SIMPLE, text),
+            Reply::Error(text) => put_bytes(out, ERROR, text),
             // The cast is exact: the number is at most 111.
             Reply::Integer(n @ 0..=SMALL_MAX) => out.push(SMALL + *n as u8),
             Reply::Integer(n) => {
@@ -176,8 +176,8 @@ fn decode_at(rest: &mut &[u8], depth_left: usize) -> Result<Reply, ReplyError> {
     let tag = take(rest, 1)?[0];
     Ok(match tag {
         OK => Reply::Ok,
-        SIMPLE => Reply::Simple(take_text(rest)?),
-        ERROR => Reply::Error(take_text(rest)?),
+        SIMPLE => Reply::Simple(Bytes::copy_from_slice(take_bytes(rest)?)),
+        ERROR => Reply::Error(Bytes::copy_from_slice(take_bytes(rest)?)),
         INTEGER => match varint::unzigzag(take_number(rest)?) {
             0..=SMALL_MAX => return Err(ReplyError::Malformed),
             n => Reply::Integer(n),
@@ -205,7 +205,9 @@ fn decode_at(rest: &mut &[u8], depth_left: usize) -> Result<Reply, ReplyError> {
             let format = take(rest, 3)?.try_into().map_err(|_| ReplyError::Truncated)?;
             Reply::Verbatim(format, Bytes::copy_from_slice(take_bytes(rest)?))
         }
-        small if (SMALL..=SMALL + SMALL_MAX as u8).contains(&small) => Reply::Integer(i64::from(small - SMALL)),
+        small if (SMALL..=SMALL + SMALL_MAX as u8).contains(&small) => {
+            Reply::Integer(i64::from(small - SMALL))
+        }
         _ => return Err(ReplyError::Malformed),
     })
 }

@@ -15,10 +15,10 @@ use std::borrow::Cow;
 pub enum Reply {
     /// `OK`, the most frequent one.
     Ok,
-    /// A simple string.
-    Simple(Cow<'static, str>),
-    /// An error with its prefix: `ERR syntax error`.
-    Error(Cow<'static, str>),
+    /// A simple string. Any bytes: some commands repeat what the client said; whoever writes it takes care of line ends.
+    Simple(Bytes),
+    /// An error with its prefix: `ERR syntax error`. Any bytes, too.
+    Error(Bytes),
     /// An integer.
     Integer(i64),
     /// Any bytes.
@@ -49,13 +49,13 @@ impl Reply {
     /// An error with a constant text.
     #[must_use]
     pub const fn error(text: &'static str) -> Reply {
-        Reply::Error(Cow::Borrowed(text))
+        Reply::Error(Bytes::from_static(text.as_bytes()))
     }
 
     /// A simple string with a constant text.
     #[must_use]
     pub const fn simple(text: &'static str) -> Reply {
-        Reply::Simple(Cow::Borrowed(text))
+        Reply::Simple(Bytes::from_static(text.as_bytes()))
     }
 
     /// A bulk string copied from `bytes`.

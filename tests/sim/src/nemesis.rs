@@ -246,9 +246,6 @@ impl World {
         let by = i64::try_from(self.rng.skewed(1, 3_600_000)).unwrap_or(0);
         if let Some(host) = self.hosts.get_mut(&id) {
             host.clock.step_wall(if forward { by } else { -by });
-            if forward {
-                self.observer.time.stepped_ahead();
-            }
         }
     }
 

@@ -247,7 +247,8 @@ impl World {
         if let (Request::Acquire(ttl_ms), true) = (request, told > 0) {
             // The holder counts from when it asked, and shortens by drift and pull.
             let rate = (1_000_000 + self.config.drift_ppm) * (1_000_000 + self.config.pull_ppm) / 1_000_000;
-            let ttl = (ttl_ms * 1_000 * 1_000_000 / rate).saturating_sub(4 * MS);
+            let ttl = (ttl_ms * 1_000 * 1_000_000 / rate)
+                .saturating_sub(crate::invariants::time::slack_us(&self.config));
             let until = if self.swarm.check_time { asked_at + ttl } else { 0 };
             self.observer.locks.granted(told, floor, self.now, until, &mut self.observer.verdict);
             self.stats.locks += 1;

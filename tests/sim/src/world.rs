@@ -15,7 +15,7 @@ use crate::swarm::{MS, SECOND, Swarm};
 use crate::trace::{Tail, Trace, of_message, of_role};
 use crate::workload::Client;
 use bytes::Bytes;
-use consensus::{Config, NodeId, Record, RoleId, View, ViewState};
+use consensus::{Config, Message, NodeId, Record, RoleId, View, ViewState};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -260,6 +260,9 @@ impl World {
             self.told(to, message);
             return;
         }
+        if let Message::P1b(p1b) = &message {
+            self.observer.phase1.answered(from.node, p1b);
+        }
         let outputs = process.node.deliver(from, role, message, now);
         self.perform(to, role, outputs);
     }
@@ -305,6 +308,10 @@ impl World {
         }
         if self.steps.is_multiple_of(64) {
             crate::invariants::bounds::check(&process.node, host, &self.config, verdict);
+        }
+        let leader = process.node.leader();
+        if leader.lease_until().is_some_and(|until| until > host.clock.read(self.now).at) {
+            self.observer.ballots.leased(id, leader.ballot(), verdict);
         }
         let leads = |host: &Host| {
             let now = host.clock.read(self.now);

@@ -94,8 +94,9 @@ impl Conditions {
                 _ if is(option, "GT") => &mut conditions.gt,
                 _ if is(option, "LT") => &mut conditions.lt,
                 _ => {
-                    let option = String::from_utf8_lossy(option);
-                    return Err(Reply::Error(format!("ERR Unsupported option {option}").into()));
+                    return Err(Reply::Error(
+                        [b"ERR Unsupported option ", errors::as_line(option)].concat().into(),
+                    ));
                 }
             };
             *flag = true;

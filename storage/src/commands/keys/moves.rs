@@ -24,7 +24,9 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "RENAMENX",
         summary: "Renames a key only when the target key name doesn't exist.",
         flags: &[Flag::Fast],
-        handler: Handler::Write(|txn, _, args| rename(txn, args, false).map_or(errors::NO_SUCH_KEY, Reply::flag)),
+        handler: Handler::Write(|txn, _, args| {
+            rename(txn, args, false).map_or(errors::NO_SUCH_KEY, Reply::flag)
+        }),
         ..TWO_KEYS
     },
     CommandSpec {

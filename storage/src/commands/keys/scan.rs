@@ -58,7 +58,8 @@ fn keys(view: &View<'_>, args: &Args<'_>) -> Reply {
 
 /// SCAN cursor [MATCH pattern] [COUNT n] [TYPE t]
 fn scan(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
-    let cursor = parse_integer(args[0]).and_then(|cursor| u64::try_from(cursor).ok()).ok_or(errors::INVALID_CURSOR)?;
+    let cursor =
+        parse_integer(args[0]).and_then(|cursor| u64::try_from(cursor).ok()).ok_or(errors::INVALID_CURSOR)?;
     let (mut pattern, mut count, mut kind) = (None, COUNT_DEFAULT, None);
     let mut rest = args.from(1);
     while let Some(option) = rest.next() {

@@ -19,7 +19,11 @@ use crate::reply::Reply;
 const STRING_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// A key that must be a string, if it is there.
-fn string<'k>(txn: &mut Txn<'_>, db: u8, key: &'k [u8]) -> Result<(Place<'k>, Option<Found<'static>>), Reply> {
+fn string<'k>(
+    txn: &mut Txn<'_>,
+    db: u8,
+    key: &'k [u8],
+) -> Result<(Place<'k>, Option<Found<'static>>), Reply> {
     let (place, found) = txn.find(db, key);
     if found.as_ref().is_some_and(|found| found.header.kind != Kind::String) {
         return Err(errors::WRONG_TYPE);

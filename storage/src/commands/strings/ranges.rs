@@ -85,7 +85,8 @@ fn setrange(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     if patch.is_empty() {
         return Ok(Reply::count(old.len()));
     }
-    let end = offset.checked_add(patch.len()).filter(|end| *end <= STRING_BYTES_MAX).ok_or(errors::TOO_LONG)?;
+    let end =
+        offset.checked_add(patch.len()).filter(|end| *end <= STRING_BYTES_MAX).ok_or(errors::TOO_LONG)?;
     let mut new = Vec::with_capacity(end.max(old.len()));
     new.extend_from_slice(&old[..offset.min(old.len())]);
     new.resize(offset, 0);

@@ -26,7 +26,9 @@ impl<'a> Lifetime<'a> {
         option: &[u8],
         rest: &mut Options<'a>,
     ) -> Result<Option<Lifetime<'a>>, Reply> {
-        let Some((option, ..)) = LIFETIMES.into_iter().find(|(name, ..)| is(option, name)) else { return Ok(None) };
+        let Some((option, ..)) = LIFETIMES.into_iter().find(|(name, ..)| is(option, name)) else {
+            return Ok(None);
+        };
         let value = rest.next().ok_or(errors::SYNTAX)?;
         if before.is_some_and(|before| before.option != option) {
             return Err(errors::SYNTAX);
@@ -43,7 +45,13 @@ impl<'a> Lifetime<'a> {
 }
 
 /// A deadline from a positive time.
-fn deadline_ms(stamp: &Stamp, command: &str, time: i64, unit_ms: i64, is_relative: bool) -> Result<u64, Reply> {
+fn deadline_ms(
+    stamp: &Stamp,
+    command: &str,
+    time: i64,
+    unit_ms: i64,
+    is_relative: bool,
+) -> Result<u64, Reply> {
     let now_ms = if is_relative { i64::try_from(stamp.at_ms).unwrap_or(i64::MAX) } else { 0 };
     let deadline_ms = time.checked_mul(unit_ms).filter(|_| time > 0).and_then(|ms| ms.checked_add(now_ms));
     deadline_ms.and_then(|ms| u64::try_from(ms).ok()).ok_or_else(|| errors::invalid_expire(command))
@@ -68,8 +76,12 @@ struct SetOptions<'a> {
 
 impl<'a> SetOptions<'a> {
     fn parse(mut rest: Options<'a>) -> Result<SetOptions<'a>, Reply> {
-        let mut options =
-            SetOptions { condition: Condition::Always, lifetime: None, keeps_deadline: false, wants_old: false };
+        let mut options = SetOptions {
+            condition: Condition::Always,
+            lifetime: None,
+            keeps_deadline: false,
+            wants_old: false,
+        };
         while let Some(option) = rest.next() {
             let condition = if is(option, "NX") {
                 Condition::Absent
@@ -85,7 +97,8 @@ impl<'a> SetOptions<'a> {
                 } else if is(option, "KEEPTTL") {
                     options.keeps_deadline = true;
                 } else {
-                    options.lifetime = Some(Lifetime::take(options.lifetime, option, &mut rest)?.ok_or(errors::SYNTAX)?);
+                    options.lifetime =
+                        Some(Lifetime::take(options.lifetime, option, &mut rest)?.ok_or(errors::SYNTAX)?);
                 }
                 if options.keeps_deadline && options.lifetime.is_some() {
                     return Err(errors::SYNTAX);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub struct Ballots {
     owners: BTreeMap<Ballot, (u64, bool)>,
     last: Option<(Ballot, u64)>,
+    released: BTreeMap<NodeId, Ballot>,
 }
 
 impl Ballots {
@@ -39,5 +40,19 @@ impl Ballots {
         verdict
             .check(*owner == life && !*scouted, || format!("S1: {node} scouts a second time with {ballot}"));
         *scouted = true;
+    }
+
+    /// A master gives its lease up.
+    pub fn released(&mut self, node: NodeId, ballot: Ballot) {
+        let known = self.released.entry(node).or_insert(ballot);
+        *known = ballot.max(*known);
+    }
+
+    /// M1: a master never again serves, or counts a lease, in a ballot that it released.
+    pub fn leased(&self, node: NodeId, ballot: Ballot, verdict: &mut Verdict) {
+        let released = self.released.get(&node).copied().unwrap_or_default();
+        verdict.check(ballot > released, || {
+            format!("M1: {node} holds a lease in {ballot}, although it released {released}")
+        });
     }
 }

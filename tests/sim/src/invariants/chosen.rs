@@ -83,6 +83,15 @@ impl Chosen {
         }
     }
 
+    /// Whether this proposal establishes the view of its ballot.
+    #[must_use]
+    pub fn starts_view(&self, ballot: Ballot, slot: Slot) -> bool {
+        let proposals = self.places.get(&slot).map(|place| place.proposals.as_slice()).unwrap_or_default();
+        proposals.iter().rev().find(|p| p.ballot == ballot).is_some_and(|p| {
+            matches!(&p.value.body, Body::Start { establishes: Some(view) } if view.number == ballot.view)
+        })
+    }
+
     fn count(&mut self, slot: Slot, ballot: Ballot, views: &mut Views, verdict: &mut Verdict) {
         let Some(place) = self.places.get_mut(&slot) else { return };
         let Some(proposal) = place.proposals.iter().find(|p| p.ballot == ballot) else { return };

@@ -9,6 +9,7 @@ pub mod bounds;
 pub mod chosen;
 pub mod freshness;
 pub mod locks;
+pub mod phase1;
 pub mod promises;
 pub mod time;
 pub mod views;
@@ -20,6 +21,7 @@ use consensus::message::P1b;
 use consensus::{Config, Durable, Envelope, Message, NodeId, Slot, View};
 use freshness::Freshness;
 use locks::Locks;
+use phase1::Phase1;
 use promises::Promises;
 use std::sync::Arc;
 use time::ClusterTime;
@@ -62,6 +64,8 @@ pub struct Observer {
     pub ballots: Ballots,
     /// A2, C1, L1, R1.
     pub chosen: Chosen,
+    /// L1.
+    pub phase1: Phase1,
     /// V1.
     pub views: Views,
     /// E1.
@@ -83,6 +87,7 @@ impl Observer {
             promises: Promises::default(),
             ballots: Ballots::default(),
             chosen: Chosen::default(),
+            phase1: Phase1::default(),
             views: Views::new(first),
             acknowledged: Acknowledged::new(first),
             time: ClusterTime::new(config, check_time),
@@ -120,12 +125,18 @@ impl Observer {
                 if promised == ballot {
                     self.promises.accepted(node, *ballot, *slot, durable, snapshot, verdict);
                     self.chosen.voted(node, *ballot, *slot, &mut self.views, verdict);
+                    if let Slot::Data(slot) = *slot
+                        && self.chosen.starts_view(*ballot, Slot::Data(slot))
+                    {
+                        self.promises.started(node, *ballot, slot, durable, snapshot, verdict);
+                    }
                 }
             }
             Message::Heartbeat(heartbeat) => {
                 self.ballots.used(node, life, heartbeat.ballot, verdict);
                 self.views.seen(&heartbeat.view, verdict);
             }
+            Message::Release { ballot, .. } => self.ballots.released(node, *ballot),
             Message::HeartbeatAnswer { ballot, promised, granted, .. } => {
                 self.promises.said(node, *promised, verdict);
                 verdict.check(!granted || promised == ballot, || {
@@ -133,6 +144,7 @@ impl Observer {
                 });
             }
             Message::ViewIs(view) => self.views.seen(view, verdict),
+            Message::Adopted(adopted) => self.phase1.adopted(adopted, verdict),
             _ => {}
         }
     }

@@ -68,4 +68,23 @@ impl Promises {
             format!("A3: {node} accepted {slot:?} in {ballot}, above its durable promise {}", durable.promise)
         });
     }
+
+    /// `node` says that it accepted the start entry of a view: it holds every earlier slot, as a decision or accepted in that ballot.
+    pub fn started(
+        &self,
+        node: NodeId,
+        ballot: Ballot,
+        slot: u64,
+        durable: &Durable,
+        snapshot: u64,
+        verdict: &mut Verdict,
+    ) {
+        let held = durable.decided_through(snapshot);
+        let hole = (held + 1..slot).find(|n| durable.accepted.get(n).is_none_or(|p| p.ballot < ballot));
+        verdict.check(hole.is_none(), || {
+            format!(
+                "V1: {node} accepted the start of a view in slot {slot} ({ballot}), but misses slot {hole:?}"
+            )
+        });
+    }
 }

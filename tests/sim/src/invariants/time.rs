@@ -5,19 +5,25 @@ use consensus::{Ballot, Config, Value};
 use std::collections::BTreeMap;
 
 /// Rounding to milliseconds, on both sides.
-const SLACK_US: i128 = 4_000;
-/// When a wall clock was stepped ahead, and its node is the only one that saw the newest master's stamps, and every node restarted: then an older
-/// master's line counts, which may be ahead by the delay of a message. The step itself must never be seen.
-const SLACK_STEPPED_US: i128 = 2_000_000;
+const ROUNDING_US: u64 = 4_000;
+/// How long an acceptor that a new master asks for the time may have heard nothing.
+const UNHEARD_US: u64 = 2_000_000;
 const MILLION: i128 = 1_000_000;
+
+/// How much cluster time may gain at once. A slow master's line is continued by acceptors whose clocks may run fast: since they last heard of
+/// it, the two may have parted by twice the drift, and by the pull.
+#[must_use]
+pub fn slack_us(config: &Config) -> u64 {
+    ROUNDING_US + UNHEARD_US * 2 * (config.drift_ppm + config.pull_ppm) / 1_000_000
+}
 
 /// The stamps of applied slots, against true time.
 #[derive(Debug)]
 pub struct ClusterTime {
     /// How fast it may run, times 10^12.
     rate: i128,
+    slack_us: u64,
     check_rate: bool,
-    slack: i128,
     made: BTreeMap<(u64, Ballot), u64>,
     /// The lowest lead of cluster time over true time so far, and its slot.
     lowest: Option<(i128, u64)>,
@@ -34,18 +40,13 @@ impl ClusterTime {
         let rate = (MILLION + i128::from(config.drift_ppm)) * (MILLION + i128::from(config.pull_ppm));
         ClusterTime {
             rate,
+            slack_us: slack_us(config),
             check_rate,
-            slack: SLACK_US,
             made: BTreeMap::new(),
             lowest: None,
             cluster_ms: 0,
             latest: 0,
         }
-    }
-
-    /// A wall clock was stepped ahead.
-    pub fn stepped_ahead(&mut self) {
-        self.slack = SLACK_STEPPED_US;
     }
 
     /// The leader of `ballot` makes a value for `slot`.
@@ -69,7 +70,7 @@ impl ClusterTime {
             self.cluster_ms = cluster_ms;
             if let Some((lowest, since)) = self.lowest {
                 let fast = (lead(value.stamp_ms, self.latest) - lowest) / (MILLION * MILLION);
-                verdict.check(fast <= self.slack, || {
+                verdict.check(fast <= i128::from(self.slack_us), || {
                     format!("E3: cluster time gained {fast} µs on true time between slots {since} and {slot}")
                 });
             }

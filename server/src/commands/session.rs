@@ -1,0 +1,243 @@
+//! Commands about one connection: who it is, which database, which protocol.
+
+use super::{Effect, OwnCommand, error, is};
+use crate::connection::{Connection, State};
+use crate::resp::Protocol;
+use bytes::Bytes;
+use storage::commands::Arity;
+use storage::reply::Reply;
+
+/// Redis's answer to who asks for its version: from 7.4 on libraries expect commands that we do not have.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+pub(super) const COMMANDS: &[OwnCommand] = &[
+    OwnCommand {
+        name: "PING",
+        summary: "Answers PONG, or its argument.",
+        arity: Arity::AtLeast(0),
+        before_auth: false,
+        handler: ping,
+    },
+    OwnCommand {
+        name: "ECHO",
+        summary: "Answers its argument.",
+        arity: Arity::Exactly(1),
+        before_auth: false,
+        handler: |_, _, args| Effect::Reply(Reply::bulk(args[0])),
+    },
+    OwnCommand {
+        name: "HELLO",
+        summary: "Chooses the protocol, and tells about the node.",
+        arity: Arity::AtLeast(0),
+        before_auth: true,
+        handler: hello,
+    },
+    OwnCommand {
+        name: "AUTH",
+        summary: "Authenticates the connection.",
+        arity: Arity::AtLeast(1),
+        before_auth: true,
+        handler: auth,
+    },
+    OwnCommand {
+        name: "SELECT",
+        summary: "Chooses the database.",
+        arity: Arity::Exactly(1),
+        before_auth: false,
+        handler: select,
+    },
+    OwnCommand {
+        name: "QUIT",
+        summary: "Closes the connection.",
+        arity: Arity::AtLeast(0),
+        before_auth: true,
+        handler: |_, _, _| Effect::Close(Reply::Ok),
+    },
+    OwnCommand {
+        name: "RESET",
+        summary: "Makes the connection as new.",
+        arity: Arity::Exactly(0),
+        before_auth: true,
+        handler: |connection, state, _| {
+            state.db = 0;
+            state.protocol = Protocol::Resp2;
+            state.name = Bytes::new();
+            state.is_authenticated = connection.face.settings.password.is_none();
+            Effect::Reply(Reply::simple("RESET"))
+        },
+    },
+    OwnCommand {
+        name: "CLIENT",
+        summary: "Tells about connections, and names them.",
+        arity: Arity::AtLeast(1),
+        before_auth: false,
+        handler: client,
+    },
+];
+
+fn ping(_: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
+    match args {
+        [] => Effect::Reply(Reply::simple("PONG")),
+        [text] => Effect::Reply(Reply::bulk(text)),
+        _ => error("ERR wrong number of arguments for 'ping' command"),
+    }
+}
+
+fn select(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
+    let number = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<i64>().ok());
+    match number {
+        None => error("ERR invalid DB index"),
+        Some(number @ 0..=15) => {
+            state.db = u8::try_from(number).unwrap_or(0);
+            Effect::Reply(Reply::Ok)
+        }
+        Some(_) => error("ERR DB index is out of range"),
+    }
+}
+
+fn check_password(connection: &Connection, user: &[u8], password: &[u8]) -> bool {
+    let wanted = connection.face.settings.password.as_ref();
+    // Compared in full whatever differs first, so that the time tells nothing.
+    let same = wanted.is_none_or(|wanted| {
+        let wanted = wanted.as_bytes();
+        wanted.len() == password.len()
+            && wanted.iter().zip(password).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    });
+    user == b"default" && same
+}
+
+const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+fn auth(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
+    let (user, password) = match args {
+        [password] => (&b"default"[..], *password),
+        [user, password] => (*user, *password),
+        _ => return error("ERR syntax error"),
+    };
+    if args.len() == 1 && connection.face.settings.password.is_none() {
+        return error(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        );
+    }
+    if !check_password(connection, user, password) {
+        return error(WRONG_PASS);
+    }
+    state.authenticate();
+    Effect::Reply(Reply::Ok)
+}
+
+fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
+    let mut args = args.iter();
+    let mut protocol = state.protocol;
+    if let Some(version) = args.next() {
+        protocol = match *version {
+            b"2" => Protocol::Resp2,
+            b"3" => Protocol::Resp3,
+            number if number.iter().all(u8::is_ascii_digit) && !number.is_empty() => {
+                return error("NOPROTO unsupported protocol version");
+            }
+            _ => return error("ERR Protocol version is not an integer or out of range"),
+        };
+    }
+    let mut name = None;
+    while let Some(option) = args.next() {
+        if is(option, "AUTH") {
+            let (Some(user), Some(password)) = (args.next(), args.next()) else {
+                return error("ERR Syntax error in HELLO option 'auth'");
+            };
+            if !check_password(connection, user, password) {
+                return error(WRONG_PASS);
+            }
+            state.authenticate();
+        } else if is(option, "SETNAME") {
+            let Some(text) = args.next() else { return error("ERR Syntax error in HELLO option 'setname'") };
+            name = Some(Bytes::copy_from_slice(text));
+        } else {
+            let option = String::from_utf8_lossy(option).into_owned();
+            return error(format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    if !state.is_authenticated {
+        return error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+             option can be used to authenticate the client and select the RESP protocol version at the same time",
+        );
+    }
+    state.protocol = protocol;
+    if let Some(name) = name {
+        state.name = name;
+    }
+    let number = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    let text = |text: &str| Reply::bulk(text.as_bytes());
+    Effect::Reply(Reply::Map(vec![
+        (text("server"), text("redis")),
+        (text("version"), text(REDIS_VERSION)),
+        (text("proto"), Reply::Integer(number)),
+        (text("id"), Reply::Integer(i64::try_from(connection.id).unwrap_or(i64::MAX))),
+        (text("mode"), text("standalone")),
+        (text("role"), text("master")),
+        (text("modules"), Reply::Array(Vec::new())),
+    ]))
+}
+
+fn client(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
+    let (what, rest) = (args[0], &args[1..]);
+    match rest {
+        [] if is(what, "ID") => {
+            Effect::Reply(Reply::Integer(i64::try_from(connection.id).unwrap_or(i64::MAX)))
+        }
+        [] if is(what, "GETNAME") => {
+            Effect::Reply(if state.name.is_empty() { Reply::Null } else { Reply::Bulk(state.name.clone()) })
+        }
+        [] if is(what, "INFO") => Effect::Reply(Reply::Bulk(Bytes::from(describe(connection, state) + "\n"))),
+        [name] if is(what, "SETNAME") => {
+            if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+                return error("ERR Client names cannot contain spaces, newlines or special characters.");
+            }
+            state.name = Bytes::copy_from_slice(name);
+            Effect::Reply(Reply::Ok)
+        }
+        [field, value] if is(what, "SETINFO") => {
+            if value.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+                let field = String::from_utf8_lossy(field).to_lowercase();
+                return error(format!("ERR {field} cannot contain spaces, newlines or special characters."));
+            }
+            let value = Bytes::copy_from_slice(value);
+            if is(field, "LIB-NAME") {
+                state.library.0 = value;
+            } else if is(field, "LIB-VER") {
+                state.library.1 = value;
+            } else {
+                return error(format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(field)));
+            }
+            Effect::Reply(Reply::Ok)
+        }
+        [switch] if is(what, "NO-EVICT") || is(what, "NO-TOUCH") => {
+            if is(switch, "ON") || is(switch, "OFF") {
+                Effect::Reply(Reply::Ok)
+            } else {
+                error("ERR syntax error")
+            }
+        }
+        _ => {
+            let what = String::from_utf8_lossy(what).into_owned();
+            error(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{what}'. Try CLIENT HELP."
+            ))
+        }
+    }
+}
+
+fn describe(connection: &Connection, state: &State) -> String {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let protocol = if state.protocol == Protocol::Resp3 { 3 } else { 2 };
+    format!(
+        "id={} name={} db={} resp={protocol} lib-name={} lib-ver={}",
+        connection.id,
+        text(&state.name),
+        state.db,
+        text(&state.library.0),
+        text(&state.library.1)
+    )
+}

@@ -1,0 +1,73 @@
+//! What the Redis face needs from the node behind it.
+
+use bytes::Bytes;
+use storage::machine::View;
+use storage::reply::Reply;
+
+/// Names a place in one connection's sequence of replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The connection.
+    pub connection: u64,
+    /// The place.
+    pub place: u64,
+}
+
+/// What comes back for a ticket.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The command ran; this is its encoded reply.
+    Ran(Bytes),
+    /// The read may be done now.
+    ReadNow,
+    /// A reply that the node itself makes.
+    Reply(Reply),
+    /// No master took it in time: it certainly did not run.
+    NotDone,
+    /// It was sent on, and no answer came in time: it may or may not have run.
+    Uncertain,
+}
+
+/// What INFO, ROLE and HELLO tell.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// This node's member id.
+    pub node: u64,
+    /// What the node is: `master`, `member`, `learner`, `removed`.
+    pub role: &'static str,
+    /// The master's client address, if one is known.
+    pub master: Option<String>,
+    /// The number of the cluster configuration.
+    pub view: u64,
+    /// The leader's ballot.
+    pub ballot: String,
+    /// The last applied slot.
+    pub applied: u64,
+    /// Commands and reads that wait on this node.
+    pub waiting: usize,
+    /// Bytes that the journal would have to replay.
+    pub journal_bytes: u64,
+    /// The address for clients.
+    pub address: String,
+}
+
+/// The node behind the face. Everything happens on the node's one thread, so nothing here blocks.
+pub trait Engine {
+    /// Runs `read` on the machine if a linearizable read is allowed at this instant. False: it is not, and nothing was run.
+    fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool;
+
+    /// Runs `read` on the machine, for a ticket that got [`Answer::ReadNow`].
+    fn read(&self, read: &mut dyn FnMut(&View<'_>));
+
+    /// Asks for [`Answer::ReadNow`].
+    fn read_later(&self, ticket: Ticket);
+
+    /// Replicates a command; the answer comes when it ran.
+    fn write(&self, payload: Bytes, ticket: Ticket);
+
+    /// Runs an administrative command (`WARLOCK …`); the answer comes when it is done.
+    fn admin(&self, words: Vec<Bytes>, ticket: Ticket);
+
+    /// What is known now.
+    fn facts(&self) -> Facts;
+}

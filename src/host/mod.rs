@@ -1,0 +1,8 @@
+//! The tokio host of the roles: one thread, one turn at a time.
+
+pub mod backend;
+pub mod clock;
+pub mod core;
+pub mod handshake;
+pub mod links;
+pub mod waiters;

@@ -1,0 +1,11 @@
+//! Warlock as a library: a node of the cluster, to be run inside a program or by the `warlock` binary.
+
+pub mod codec;
+pub mod host;
+pub mod identity;
+pub mod node;
+pub mod snapshots;
+
+// A build with bugs planted on purpose must never be shipped.
+const _: () =
+    assert!(!consensus::planted::COMPILED_IN, "the warlock binary is never built with planted bugs");

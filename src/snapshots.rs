@@ -1,0 +1,192 @@
+//! A node's snapshots: taken beside the running machine, sent to peers in pieces, put together from pieces, loaded.
+
+use crate::codec;
+use bytes::Bytes;
+use consensus::{Ledger, Message, ViewState};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use storage::machine::Machine;
+use storage::snapshot::{self, SnapshotError, SnapshotReader};
+use storage::store::MemoryStore;
+use tracing::{info, warn};
+
+/// A piece of a snapshot on the wire.
+const CHUNK_BYTES: usize = 1 << 20;
+/// A snapshot is taken when the journal would have to replay this much.
+const JOURNAL_BYTES: u64 = 256 << 20;
+const KEEP: usize = 2;
+
+/// What consensus keeps in a snapshot beside the rows.
+#[derive(Serialize, Deserialize)]
+struct Attachment {
+    ledger: Ledger,
+    view: ViewState,
+}
+
+/// A loaded snapshot.
+pub struct Loaded {
+    /// The slot that it covers.
+    pub slot: u64,
+    /// What has been applied.
+    pub ledger: Ledger,
+    /// The configuration when it was taken.
+    pub view: ViewState,
+    /// The rows.
+    pub machine: Machine<MemoryStore>,
+}
+
+/// A node's snapshots.
+pub struct Snapshots {
+    directory: PathBuf,
+    id: [u8; 16],
+    is_writing: bool,
+    done: Sender<Result<u64, String>>,
+    finished: Receiver<Result<u64, String>>,
+    /// The snapshot being put together: its slot and file.
+    incoming: Option<(u64, fs::File)>,
+    /// Called when a snapshot is written.
+    wake: std::sync::Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Snapshots {
+    /// The snapshots in `directory`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn open(
+        directory: PathBuf,
+        id: [u8; 16],
+        wake: std::sync::Arc<dyn Fn() + Send + Sync>,
+    ) -> io::Result<Snapshots> {
+        fs::create_dir_all(&directory)?;
+        let (done, finished) = channel();
+        Ok(Snapshots { directory, id, is_writing: false, done, finished, incoming: None, wake })
+    }
+
+    /// The newest snapshot that is whole; damaged ones are passed over with a warning.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or holds another cluster's snapshots.
+    pub fn newest(&self) -> Result<Option<Loaded>, SnapshotError> {
+        for (slot, path) in snapshot::list(&self.directory)? {
+            match self.load(&path) {
+                Ok(loaded) => return Ok(Some(loaded)),
+                Err(error) if error.is_damage() => warn!(slot, %error, "a damaged snapshot is passed over"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn load(&self, path: &Path) -> Result<Loaded, SnapshotError> {
+        let reader = SnapshotReader::open(path, self.id)?;
+        let slot = reader.slot();
+        let attachment: Attachment =
+            codec::from_bytes(reader.attachment()).map_err(|error| SnapshotError::Foreign {
+                path: path.to_path_buf(),
+                problem: format!("what consensus put into it cannot be read: {error}"),
+            })?;
+        let mut machine = Machine::default();
+        machine.install(reader)?;
+        Ok(Loaded { slot, ledger: attachment.ledger, view: attachment.view, machine })
+    }
+
+    /// Whether one should be taken now.
+    #[must_use]
+    pub fn is_due(&self, journal_bytes: u64) -> bool {
+        !self.is_writing && journal_bytes > JOURNAL_BYTES
+    }
+
+    /// Begins to write one, on a thread of its own.
+    pub fn take(&mut self, ledger: &Ledger, view: &ViewState, machine: &Machine<MemoryStore>) {
+        if self.is_writing {
+            return;
+        }
+        self.is_writing = true;
+        let attachment = codec::to_bytes(&Attachment { ledger: ledger.clone(), view: view.clone() });
+        let (handle, directory, id) = (machine.snapshot(), self.directory.clone(), self.id);
+        let (done, wake) = (self.done.clone(), self.wake.clone());
+        let write = move || {
+            let written = snapshot::write(&directory, id, &attachment, &handle)
+                .and_then(|written| snapshot::remove_old(&directory, KEEP).map(|()| written.slot));
+            // Nobody to tell means that the node is stopping.
+            let _ = done.send(written.map_err(|error| error.to_string()));
+            wake();
+        };
+        if let Err(error) = std::thread::Builder::new().name("snapshot".into()).spawn(write) {
+            warn!(%error, "cannot start a thread for a snapshot");
+            self.is_writing = false;
+        }
+    }
+
+    /// The slot of a snapshot that has become durable since the last call.
+    pub fn finished(&mut self) -> Option<u64> {
+        let outcome = self.finished.try_recv().ok()?;
+        self.is_writing = false;
+        match outcome {
+            Ok(slot) => {
+                info!(slot, "snapshot taken");
+                Some(slot)
+            }
+            Err(error) => {
+                warn!(error, "a snapshot could not be written");
+                None
+            }
+        }
+    }
+
+    /// A piece of the snapshot of `slot`, or of the newest one if that is gone.
+    #[must_use]
+    pub fn chunk(&self, slot: u64, offset: u64) -> Option<Message> {
+        let files = snapshot::list(&self.directory).ok()?;
+        let asked = files.iter().find(|(known, _)| *known == slot);
+        let (slot, path, offset) = match (asked, files.first()) {
+            (Some((slot, path)), _) => (*slot, path, offset),
+            (None, Some((slot, path))) => (*slot, path, 0),
+            (None, None) => return None,
+        };
+        let mut file = fs::File::open(path).ok()?;
+        let total = file.metadata().ok()?.len();
+        file.seek(SeekFrom::Start(offset)).ok()?;
+        let mut data = Vec::new();
+        file.take(CHUNK_BYTES as u64).read_to_end(&mut data).ok()?;
+        Some(Message::SnapshotChunk { slot, offset, total, data: Bytes::from(data) })
+    }
+
+    /// Keeps a piece that a peer sent.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn keep(&mut self, slot: u64, offset: u64, data: &[u8]) -> io::Result<()> {
+        if offset == 0 {
+            self.incoming = Some((slot, fs::File::create(self.directory.join("incoming"))?));
+        }
+        match &mut self.incoming {
+            Some((known, file)) if *known == slot => file.write_all(data),
+            _ => Err(io::Error::other("a piece of a snapshot whose beginning is missing")),
+        }
+    }
+
+    /// All pieces are here: checks them, makes the file durable under its name, and loads it.
+    ///
+    /// # Errors
+    /// When it is damaged or the disk says no.
+    pub fn install(&mut self, slot: u64) -> Result<Loaded, String> {
+        let Some((_, file)) = self.incoming.take().filter(|(known, _)| *known == slot) else {
+            return Err("the snapshot's pieces are not here".into());
+        };
+        let incoming = self.directory.join("incoming");
+        file.sync_all().map_err(|error| error.to_string())?;
+        let loaded = self.load(&incoming).map_err(|error| error.to_string())?;
+        let path = snapshot::path_of(&self.directory, loaded.slot);
+        let rename = || -> io::Result<()> {
+            fs::rename(&incoming, &path)?;
+            fs::File::open(&self.directory)?.sync_all()
+        };
+        rename().map_err(|error| error.to_string())?;
+        Ok(loaded)
+    }
+}

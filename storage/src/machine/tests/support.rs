@@ -1,0 +1,157 @@
+//! A machine with a clock, and replies as text.
+
+use crate::commands::{Args, Handler, lookup_any};
+use crate::machine::layout::{self, Kind};
+use crate::machine::{Machine, Stamp, Txn, encode_command};
+use crate::reply::Reply;
+use crate::row::{RowKey, RowRange, RowValue};
+use crate::store::{MemoryStore, Order, Rows};
+use bytes::Bytes;
+use std::ops::ControlFlow;
+
+/// A machine in which every command has a slot of its own.
+#[derive(Default)]
+pub(crate) struct Lab {
+    pub(crate) machine: Machine<MemoryStore>,
+    pub(crate) now_ms: u64,
+    pub(crate) db: u8,
+    pub(crate) is_stale_master: bool,
+}
+
+impl Lab {
+    /// Begins at second 1,000.
+    pub(crate) fn new() -> Lab {
+        Lab { now_ms: 1_000_000, ..Lab::default() }
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp {
+            slot: self.machine.applied() + 1,
+            index: 0,
+            at_ms: self.now_ms,
+            master_is_current: !self.is_stale_master,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, payload: &Bytes) -> Reply {
+        let stamp = self.stamp();
+        let reply = self.machine.apply(&stamp, payload);
+        self.machine.finish_slot(stamp.slot).unwrap();
+        reply
+    }
+
+    /// Runs a command as a node would: a reading one on a view, a writing one through the log.
+    pub(crate) fn run(&mut self, command: &[&[u8]]) -> Reply {
+        match lookup_any(command[0]) {
+            Some(spec) if spec.arity.allows(command.len() - 1) && !spec.is_write() => {
+                let Handler::Read(handler) = spec.handler else { unreachable!() };
+                let view = self.machine.view(self.now_ms);
+                let reply = handler(&view, &Args::new(self.db, &command[1..]));
+                view.check().unwrap();
+                reply
+            }
+            _ => self.apply(&encode_command(self.db, command)),
+        }
+    }
+
+    /// Runs a command given as words; `""` is an empty word.
+    pub(crate) fn say(&mut self, command: &str) -> String {
+        let words: Vec<_> = command
+            .split_whitespace()
+            .map(|word| if word == "\"\"" { &[][..] } else { word.as_bytes() })
+            .collect();
+        show(&self.run(&words))
+    }
+
+    /// Changes rows as a handler could.
+    pub(crate) fn change(&mut self, work: impl FnOnce(&mut Txn<'_>)) {
+        let stamp = self.stamp();
+        let mut txn = Txn::new(&self.machine.store, &self.machine.meta, &stamp, Vec::new());
+        work(&mut txn);
+        let (mut batch, meta) = txn.finish().unwrap();
+        crate::store::Store::stage(&mut self.machine.store, &mut batch).unwrap();
+        self.machine.meta = meta.unwrap_or(self.machine.meta);
+        self.machine.finish_slot(stamp.slot).unwrap();
+    }
+
+    /// Makes a key of a type that has members, with `members` of them.
+    pub(crate) fn make_hash(&mut self, key: &str, members: u8) {
+        let db = self.db;
+        self.change(|txn| {
+            let object = txn.next_object();
+            for member in 0..members {
+                let row = layout::member_of(object, RowKey::new(&[[0; 8], [member; 8]].concat()).borrow());
+                txn.put_row(row, RowValue::new(&[member]));
+            }
+            let place = txn.place(db, key.as_bytes());
+            txn.put(&place, Kind::Hash, None, &[&object.to_be_bytes(), &[members]]);
+        });
+    }
+
+    /// All rows but the machine's numbers and the memory of deletions.
+    pub(crate) fn data_rows(&self) -> Vec<(RowKey, RowValue)> {
+        rows(&self.machine.store)
+            .into_iter()
+            .filter(|(key, _)| matches!(key.borrow().first() >> 56, 0x10..=0x13))
+            .collect()
+    }
+
+    /// Checks what the keyspace promises about its rows (D1, D2).
+    pub(crate) fn check_invariants(&self) {
+        let meta = &self.machine.meta;
+        let mut expected_deadlines = Vec::new();
+        for database in &meta.databases {
+            let (mut keys, mut expiring) = (0, 0);
+            for (row, value) in rows_in(&self.machine.store, &layout::keys_from(database.generation, 0)) {
+                let header = layout::Header::parse(&value).unwrap();
+                let row = row.borrow();
+                assert_eq!(row.second(), layout::key_hash(row.tail()));
+                keys += 1;
+                if let Some(deadline_ms) = header.deadline_ms {
+                    expiring += 1;
+                    let row =
+                        layout::deadline_row(deadline_ms, database.generation, row.second(), row.tail());
+                    expected_deadlines.push(row);
+                }
+            }
+            assert_eq!((database.keys, database.expiring), (keys, expiring), "D2");
+        }
+        expected_deadlines.sort();
+        let is_live = |row: &RowKey| {
+            let (_, generation, ..) = layout::parse_deadline(row.borrow()).unwrap();
+            meta.databases.iter().any(|database| database.generation == generation)
+        };
+        let deadlines = rows_in(&self.machine.store, &layout::deadlines()).into_iter().map(|(row, _)| row);
+        assert_eq!(deadlines.filter(is_live).collect::<Vec<_>>(), expected_deadlines, "D1");
+    }
+}
+
+/// All rows.
+pub(crate) fn rows(rows: &dyn Rows) -> Vec<(RowKey, RowValue)> {
+    rows_in(rows, &RowRange::all())
+}
+
+fn rows_in(rows: &dyn Rows, range: &RowRange) -> Vec<(RowKey, RowValue)> {
+    let mut found = Vec::new();
+    rows.scan(range, Order::Ascending, &mut |key, value| {
+        found.push((key.to_owned(), value.clone()));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    found
+}
+
+/// A reply as redis-cli would show it, on one line.
+pub(crate) fn show(reply: &Reply) -> String {
+    let list = |items: &[Reply]| format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(" "));
+    match reply {
+        Reply::Ok => "OK".into(),
+        Reply::Simple(text) => format!("+{}", String::from_utf8_lossy(text)),
+        Reply::Error(text) => format!("-{}", String::from_utf8_lossy(text)),
+        Reply::Integer(n) => n.to_string(),
+        Reply::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+        Reply::Null => "nil".into(),
+        Reply::Array(items) => list(items),
+        other => format!("{other:?}"),
+    }
+}
