@@ -9,10 +9,14 @@ START ?= 1
 CARGO ?= cargo
 SIM   := $(CARGO) run --quiet --profile sim -p warlock-sim --
 
-.PHONY: help test verify fix fmt-check lint docs simulate model golden bench-core planted
+.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench-core planted
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
+
+run: ## Build, and start a local three-node cluster in the foreground
+	$(CARGO) build --release
+	@devcluster/run
 
 test: ## Everything that must pass: unit, golden, property tests, 1,000 simulated seeds, planted bugs
 	$(CARGO) test --workspace
@@ -49,7 +53,7 @@ golden: ## Regenerate the golden scripts and show what changed
 	git diff --stat -- consensus/tests/scripts
 
 model: ## Exhaustive search of small configurations; prints the number of states
-	$(CARGO) test --release -p warlock-consensus --test model -- --nocapture --include-ignored
+	$(CARGO) run --release -p warlock-consensus --example model
 
 bench-core: ## Speed of the engine alone, without disk and network
 	$(CARGO) bench -p warlock-consensus

@@ -21,7 +21,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::journal::{self, Journal};
 use storage::machine::{Machine, View};
 use storage::reply::Reply;
@@ -34,6 +34,8 @@ use tracing::{error, info};
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
 /// Keys that one sweep removes, at most.
 const SWEEP_KEYS: u32 = 1_000;
+/// How long an administrative request waits for the master's answer.
+const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stopping master waits for a successor.
 const HAND_OVER: Duration = Duration::from_secs(2);
 
@@ -102,7 +104,7 @@ struct Running {
     outboxes: RefCell<BTreeMap<NodeId, Rc<Outbox>>>,
     admin: RefCell<Vec<(Vec<Bytes>, Ticket)>>,
     /// Administrative requests that wait for the master's answer.
-    asked: RefCell<BTreeMap<u64, Ticket>>,
+    asked: RefCell<BTreeMap<u64, (Ticket, Instant)>>,
     is_removed: RefCell<bool>,
 }
 
@@ -365,6 +367,7 @@ impl Running {
         for message in todo.admin {
             self.admin_answered(message);
         }
+        self.give_up_admin();
         for (words, ticket) in std::mem::take(&mut *self.admin.borrow_mut()) {
             has_more = true;
             self.run_admin(&words, ticket);
@@ -443,13 +446,14 @@ impl Running {
         };
         let mut asked = self.asked.borrow_mut();
         let number = asked.keys().next_back().map_or(1, |last| last + 1);
-        asked.insert(number, ticket);
+        asked.insert(number, (ticket, Instant::now() + ADMIN_PATIENCE));
         core.ask(Address { node: master, role: RoleId::Leader }, message(number));
     }
 
     fn admin_answered(&self, message: Message) {
         let Message::AdminAnswer { ticket, result } = message else { return };
-        let (Some(ticket), Some(face)) = (self.asked.borrow_mut().remove(&ticket), self.face.get()) else {
+        let (Some((ticket, _)), Some(face)) = (self.asked.borrow_mut().remove(&ticket), self.face.get())
+        else {
             return;
         };
         let reply = match result {
@@ -466,6 +470,23 @@ impl Running {
             Err(consensus::AdminError::Refused(why)) => Reply::Error(format!("ERR not done: {why}").into()),
         };
         face.answer(ticket, Answer::Reply(reply));
+    }
+
+    fn give_up_admin(&self) {
+        let now = Instant::now();
+        let late: Vec<Ticket> = self
+            .asked
+            .borrow_mut()
+            .extract_if(.., |_, (_, until)| *until <= now)
+            .map(|(_, (ticket, _))| ticket)
+            .collect();
+        if let Some(face) = self.face.get() {
+            for ticket in late {
+                let text =
+                    "UNCERTAIN the master did not answer in time; check WARLOCK MEMBERS before you repeat it";
+                face.answer(ticket, Answer::Reply(Reply::error(text)));
+            }
+        }
     }
 
     fn status(&self) -> Reply {

@@ -3,6 +3,9 @@
 use crate::planted::Bug;
 use std::time::Duration;
 
+/// The highest `accept_ahead_max` that any node may have. The same in every release: a leader takes a report that goes further for nonsense.
+pub const ACCEPT_AHEAD_LIMIT: u64 = 65_536;
+
 /// How a node's roles behave. The length of the master lease is not here: it is part of the view, so that all members agree on it.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -95,6 +98,7 @@ impl Config {
                 self.accept_ahead_max >= self.window + self.durable_every,
                 "accept_ahead_max must be at least window + durable_every, or acceptors stall",
             ),
+            (self.accept_ahead_max <= ACCEPT_AHEAD_LIMIT, "accept_ahead_max must be at most 65536"),
             (self.drift_ppm < 100_000, "drift_ppm must be below 100000"),
             (self.pull_ppm < 100_000, "pull_ppm must be below 100000"),
             (self.backoff_min <= self.backoff_max, "backoff_min must not exceed backoff_max"),

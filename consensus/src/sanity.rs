@@ -1,6 +1,7 @@
 //! Numbers that no honest node can ever reach. A message that carries one is dropped before a role sees it, so no role has to think about
 //! overflow: slots, rounds, views, command numbers and times all stay far below the end of their range.
 
+use crate::config::ACCEPT_AHEAD_LIMIT;
 use crate::message::{Adopted, Heartbeat, Message, P1b, PValue};
 use crate::types::{Ballot, NodeId, Slot, Time};
 use crate::value::{Body, Command, Origin, Value};
@@ -125,12 +126,20 @@ impl Sane for P1b {
             && self.from_slot.is_sane()
             && self.watermark.is_sane()
             && self.accepted.is_sane()
+            && self.accepted.iter().all(|pvalue| self.reaches(pvalue.slot))
             && self.more_from.is_sane()
             && self.reconfig.is_sane()
             && self.view.is_sane()
             && self.clock.master.is_sane()
             && self.clock.stamp_ms.is_sane()
             && self.clock.estimate_ms.is_sane()
+    }
+}
+
+impl P1b {
+    /// No acceptor accepts further ahead of its node's decisions than this: a leader never has to fill a longer gap.
+    fn reaches(&self, slot: Slot) -> bool {
+        matches!(slot, Slot::Data(number) if number <= self.watermark + ACCEPT_AHEAD_LIMIT)
     }
 }
 

@@ -1,7 +1,10 @@
 //! One client's connection: requests in, replies out in the same order.
 //!
 //! Every request gets a *place* in the sequence of replies. A read on the master is answered on the spot; a write, or a read elsewhere, leaves a
-//! place that waits for its answer. A read behind a write of the same connection waits for it, so a pipeline sees its own writes.
+//! place that waits for its answer.
+//!
+//! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way goes through the
+//! log like a write, and a write behind a read that still waits for its permission is held back until the read is done.
 //!
 //! A client that does not read its replies is not read from either, and nothing is buffered for it beyond a limit.
 
@@ -52,8 +55,11 @@ pub struct State {
     /// The number of the first place.
     first: u64,
     places: VecDeque<Place>,
-    /// Writes among the places.
+    /// Writes among the places, and reads that wait for their permission.
     writes: usize,
+    reads: usize,
+    /// A write that waits for the reads before it. Nothing behind it is looked at.
+    held: Option<Request>,
     is_closing: bool,
 }
 
@@ -62,8 +68,6 @@ enum Place {
     Write,
     /// An administrative command on its way.
     Admin,
-    /// A read that waits for the writes before it.
-    ReadBehindWrites(Read),
     /// A read that waits for its permission.
     Read(Read),
     /// Answered, but something before it is not.
@@ -104,6 +108,8 @@ impl Connection {
             first: 0,
             places: VecDeque::new(),
             writes: 0,
+            reads: 0,
+            held: None,
             is_closing: false,
         };
         Connection { id, face, state: RefCell::new(state), wake: Notify::new() }
@@ -116,7 +122,7 @@ impl Connection {
             return;
         };
         let Some(waiting) = state.places.get_mut(index) else { return };
-        let was_write = matches!(waiting, Place::Write);
+        let (was_write, was_read) = (matches!(waiting, Place::Write), matches!(waiting, Place::Read(_)));
         let reply = match (answer, &*waiting) {
             (Answer::Ran(bytes), _) => Reply::decode(&bytes)
                 .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into())),
@@ -131,42 +137,11 @@ impl Connection {
             ),
         };
         *waiting = Place::Done(reply);
-        if was_write {
-            state.writes -= 1;
-        }
-        self.drain(&mut state);
+        state.writes -= usize::from(was_write);
+        state.reads -= usize::from(was_read);
+        state.drain();
         drop(state);
         self.wake.notify_one();
-    }
-
-    /// Moves what is answered to the output, in order, and starts reads whose turn has come.
-    fn drain(&self, state: &mut State) {
-        loop {
-            match state.places.front() {
-                Some(Place::Done(_)) => {
-                    if let Some(Place::Done(done)) = state.places.pop_front() {
-                        state.first += 1;
-                        state.put(&done);
-                    }
-                }
-                Some(Place::ReadBehindWrites(_)) => {
-                    let Some(Place::ReadBehindWrites(read)) = state.places.pop_front() else { return };
-                    match self.read_now(&read) {
-                        Some(done) => {
-                            state.first += 1;
-                            state.put(&done);
-                        }
-                        None => {
-                            state.places.push_front(Place::Read(read));
-                            let ticket = Ticket { connection: self.id, place: state.first };
-                            self.face.engine.read_later(ticket);
-                            return;
-                        }
-                    }
-                }
-                _ => return,
-            }
-        }
     }
 
     /// Takes every whole request out of the input.
@@ -175,6 +150,10 @@ impl Connection {
             let mut state = self.state.borrow_mut();
             if state.is_closing || state.is_full(self) {
                 return Ok(());
+            }
+            if let Some(request) = state.held.take() {
+                self.execute(request, &mut state);
+                continue;
             }
             let State { parser, input, .. } = &mut *state;
             let request = match parser.next(input) {
@@ -215,25 +194,29 @@ impl Connection {
         }
         match spec.handler {
             Handler::Read(_) => {
-                let read = Read { db: state.db, request };
                 if state.writes > 0 {
-                    state.places.push_back(Place::ReadBehindWrites(read));
-                } else if let Some(done) = self.read_now(&read) {
-                    self.done(state, done);
-                } else {
-                    let ticket = self.ticket(state);
-                    state.places.push_back(Place::Read(read));
-                    self.face.engine.read_later(ticket);
+                    return self.replicate(&words, state);
                 }
-            }
-            Handler::Write(_) => {
-                let payload = encode_command(state.db, &words);
+                let read = Read { db: state.db, request };
+                if let Some(done) = self.read_now(&read) {
+                    return self.done(state, done);
+                }
                 let ticket = self.ticket(state);
-                state.places.push_back(Place::Write);
-                state.writes += 1;
-                self.face.engine.write(payload, ticket);
+                state.places.push_back(Place::Read(read));
+                state.reads += 1;
+                self.face.engine.read_later(ticket);
             }
+            Handler::Write(_) if state.reads > 0 => state.held = Some(request),
+            Handler::Write(_) => self.replicate(&words, state),
         }
+    }
+
+    fn replicate(&self, words: &[&[u8]], state: &mut State) {
+        let payload = encode_command(state.db, words);
+        let ticket = self.ticket(state);
+        state.places.push_back(Place::Write);
+        state.writes += 1;
+        self.face.engine.write(payload, ticket);
     }
 
     fn take_effect(&self, effect: Effect, state: &mut State) {
@@ -290,8 +273,21 @@ impl State {
         self.parser.set_authenticated(true);
     }
 
+    /// Moves what is answered to the output, in order.
+    fn drain(&mut self) {
+        while let Some(Place::Done(_)) = self.places.front() {
+            if let Some(Place::Done(done)) = self.places.pop_front() {
+                self.first += 1;
+                self.put(&done);
+            }
+        }
+    }
+
     fn is_full(&self, connection: &Connection) -> bool {
-        self.places.len() >= PLACES_MAX || self.output.len() >= connection.face.settings.output_bytes_max
+        let waits_for_reads = self.held.is_some() && self.reads > 0;
+        waits_for_reads
+            || self.places.len() >= PLACES_MAX
+            || self.output.len() >= connection.face.settings.output_bytes_max
     }
 }
 

@@ -221,6 +221,10 @@ impl<B: Backend> Core<B> {
     pub fn turn(&mut self, now: Now) -> Result<Todo, Fatal> {
         self.take_completions(now)?;
         for letter in std::mem::take(&mut self.inbox) {
+            if letter.role == RoleId::Host {
+                self.todo.admin.push(letter.message);
+                continue;
+            }
             let outputs = self.node.deliver(letter.from, letter.role, letter.message, now);
             self.perform(letter.role, outputs, now);
         }

@@ -145,6 +145,9 @@ fn read_hello(hello: &[u8; HELLO], me: &Identity) -> Result<Caller, String> {
     if number(37) != me.node.0 {
         return Err(format!("this is {}, not n{}", me.node, number(37)));
     }
+    if number(21) == me.node.0 {
+        return Err(format!("{} is this node; two processes must not have the same id", me.node));
+    }
     Ok(Caller { node: NodeId(number(21)), incarnation: number(29) })
 }
 

@@ -28,6 +28,8 @@ pub struct Chosen {
     places: BTreeMap<Slot, Place>,
     forgotten: u64,
     slots: u64,
+    /// The newest view whose start entry is chosen; the first needs none.
+    established: u64,
 }
 
 fn same(a: &Arc<Value>, b: &Arc<Value>) -> bool {
@@ -47,6 +49,14 @@ impl Chosen {
                 format!("A2: two values for {slot:?} in {ballot}:\n  {:?}\n  {value:?}", known.value)
             });
             return;
+        }
+        if let Slot::Reconfig(number) = slot {
+            verdict.check(*number <= self.established.max(1) + 1, || {
+                format!(
+                    "V1: {ballot} proposes view {number}, but only view {} is established",
+                    self.established
+                )
+            });
         }
         if let Some((chosen_in, chosen)) = &place.chosen {
             verdict.check(ballot < chosen_in || same(chosen, value), || {
@@ -99,8 +109,10 @@ impl Chosen {
             return;
         }
         let value = proposal.value.clone();
-        if let Body::Reconfig(view) = &value.body {
-            views.is(view, verdict);
+        match &value.body {
+            Body::Reconfig(view) => views.is(view, verdict),
+            Body::Start { establishes: Some(view) } => self.established = self.established.max(view.number),
+            _ => {}
         }
         for other in place.proposals.iter().filter(|p| p.ballot > ballot) {
             verdict.check(same(&other.value, &value), || {
