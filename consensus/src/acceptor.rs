@@ -252,7 +252,9 @@ impl Acceptor {
             return true;
         }
         if slot > self.watermark + self.config.accept_ahead_max {
-            return false; // this node has to catch up first; keeps the journal and P1b small
+            // This node has to catch up first; keeps the journal and P1b small. Perhaps it has, and this acceptor missed it.
+            self.want_durable(self.commit.slot, out);
+            return false;
         }
         if self.accepted.get(&slot).is_some_and(|known| known.ballot == ballot && known.value != pvalue.value)
         {

@@ -102,7 +102,7 @@ impl Connection {
             is_authenticated,
             name: Bytes::new(),
             library: (Bytes::new(), Bytes::new()),
-            parser: Parser::new(face.settings.limits.clone(), is_authenticated),
+            parser: Parser::new(face.settings.limits, is_authenticated),
             input: BytesMut::new(),
             output: BytesMut::new(),
             first: 0,

@@ -445,7 +445,7 @@ impl<B: Backend> Core<B> {
     /// How many clients wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiters.len()
+        self.waiters.count()
     }
 
     /// How much the journal would have to replay.

@@ -135,7 +135,7 @@ impl Waiters {
 
     /// How many clients wait.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.commands.len() + self.reads.len()
     }
 

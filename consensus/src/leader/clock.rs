@@ -18,21 +18,19 @@ pub struct ClusterClock {
 impl ClusterClock {
     /// A new master takes over from the newest line that the quorum knows.
     ///
-    /// Acceptors that have been running since they saw it know best how much has passed. If all of them restarted, wall clocks have to tell, provided
-    /// that those that saw it are a majority of the quorum. Of what they say the least counts, so that one wall clock that jumped ahead, or one
-    /// fast clock, changes nothing. Otherwise time stood still while nobody led: what expires then expires late, never early.
+    /// Acceptors that have been running since they saw it know how much has passed. If all of them restarted, wall clocks have to tell, provided that
+    /// those that saw it are a majority of the quorum. In both cases the least that anybody who saw it says counts, so that one wall clock that
+    /// jumped ahead, or one fast clock, changes nothing. Otherwise time stood still while nobody led: what expires then expires late, never early.
     pub fn adopt(&mut self, reports: &[ClockReport], now: Now) {
         let newest = reports.iter().map(|report| (report.master, report.stamp_ms)).max().unwrap_or_default();
         let saw_newest: Vec<&ClockReport> =
             reports.iter().filter(|report| report.master == newest.0).collect();
-        let ran_on =
-            saw_newest.iter().filter(|report| report.is_monotonic).map(|report| report.estimate_ms).min();
-        let by_walls = saw_newest.iter().map(|report| report.estimate_ms).min();
+        let is_known =
+            saw_newest.iter().any(|report| report.is_monotonic) || saw_newest.len() * 2 > reports.len();
+        let least_ms = saw_newest.iter().map(|report| report.estimate_ms).min().filter(|_| is_known);
         let start_ms = match newest {
             (_, 0) => now.wall_ms, // the cluster's first stamp
-            (_, stamp_ms) => ran_on
-                .or(by_walls.filter(|_| saw_newest.len() * 2 > reports.len()))
-                .map_or(stamp_ms, |estimate_ms| estimate_ms.max(stamp_ms)),
+            (_, stamp_ms) => least_ms.map_or(stamp_ms, |estimate_ms| estimate_ms.max(stamp_ms)),
         };
         *self = ClusterClock { base_us: start_ms.saturating_mul(1000), base_at: now.at };
     }
