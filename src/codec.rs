@@ -164,3 +164,45 @@ fn put_postcard<T: Serialize>(value: &T, out: &mut BytesMut) {
     let written = postcard::serialize_with_flavor(value, Sink(out));
     assert!(written.is_ok(), "codec: a value of ours cannot be encoded: {written:?}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consensus::{Ballot, NodeId};
+
+    fn frame() -> BytesMut {
+        let ballot = Ballot { view: 1, round: 2, leader: NodeId(3) };
+        let from = Address { node: NodeId(3), role: RoleId::Leader };
+        let mut out = BytesMut::new();
+        put_frame(from, RoleId::Acceptor, &Message::Probe { ballot }, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_frame_comes_back_whole_however_it_is_cut() {
+        let bytes = frame();
+        let mut input = BytesMut::new();
+        for (index, byte) in bytes.iter().enumerate() {
+            assert!(matches!(take_frame(&mut input), Ok(None)), "after {index} bytes");
+            input.put_u8(*byte);
+        }
+        let letter = take_frame(&mut input);
+        assert!(matches!(letter, Ok(Some(Letter { role: RoleId::Acceptor, .. }))), "{letter:?}");
+        assert!(input.is_empty());
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_it_is_buffered() {
+        let mut long = BytesMut::from(&[0xff, 0xff, 0xff, 0xff, 1][..]);
+        assert!(matches!(take_frame(&mut long), Err(CodecError::TooLong(_))));
+        let mut other = frame();
+        other[4] = 99;
+        assert!(matches!(take_frame(&mut other), Err(CodecError::Version(99))));
+        for at in 6..frame().len() {
+            let mut damaged = frame();
+            damaged[at] ^= 0x80;
+            let _ = take_frame(&mut damaged); // an error or another message, never a panic
+        }
+        assert!(record_from_bytes(&[]).is_err());
+    }
+}

@@ -229,3 +229,68 @@ impl Ledger {
         self.view = Some(view.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Ran(Vec<u64>);
+
+    impl Machine for Ran {
+        fn apply(&mut self, _stamp: &Stamp, id: CommandId, _payload: &Bytes) -> Bytes {
+            self.0.push(id.seq);
+            Bytes::from(format!("reply {}", id.seq))
+        }
+    }
+
+    fn ballot(round: u64) -> Ballot {
+        Ballot { view: 1, round, leader: NodeId(1) }
+    }
+
+    fn commands(round: u64, stamp_ms: u64, ids: &[(u64, u64, u64)]) -> Value {
+        let command = |(incarnation, seq, low): &(u64, u64, u64)| Command {
+            id: CommandId { origin: Origin { node: NodeId(2), incarnation: *incarnation }, seq: *seq },
+            low: *low,
+            payload: Bytes::from_static(b"x"),
+        };
+        let body = Body::Commands(ids.iter().map(command).collect());
+        Value { made_in: ballot(round), stamp_ms, body }
+    }
+
+    fn apply(ledger: &mut Ledger, machine: &mut Ran, value: &Value) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let slot = ledger.applied() + 1;
+        ledger.apply(slot, value, machine, &Config::default(), &mut outcomes);
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+
+    #[test]
+    fn a_command_runs_once_and_in_order() {
+        let (mut ledger, mut machine) = (Ledger::default(), Ran::default());
+        apply(&mut ledger, &mut machine, &commands(1, 10, &[(1, 1, 1), (1, 3, 1)]));
+        let again = apply(&mut ledger, &mut machine, &commands(1, 11, &[(1, 1, 1), (1, 2, 1), (1, 3, 1)]));
+        assert_eq!(machine.0, [1, 2, 3]);
+        assert_eq!(again[0], Outcome::Repeated(Bytes::from("reply 1")));
+    }
+
+    #[test]
+    fn replies_are_kept_until_low_passes_and_an_older_life_is_over() {
+        let (mut ledger, mut machine) = (Ledger::default(), Ran::default());
+        apply(&mut ledger, &mut machine, &commands(1, 10, &[(1, 1, 1), (1, 2, 1), (1, 3, 3)]));
+        assert_eq!(ledger.replies_kept(), 1);
+        let late = apply(&mut ledger, &mut machine, &commands(1, 10, &[(2, 1, 1), (1, 4, 4)]));
+        assert_eq!(late[1], Outcome::Skipped);
+        assert_eq!(machine.0, [1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn an_older_masters_stamp_does_not_count_after_a_newer_ones() {
+        let (mut ledger, mut machine) = (Ledger::default(), Ran::default());
+        apply(&mut ledger, &mut machine, &commands(2, 100, &[]));
+        apply(&mut ledger, &mut machine, &commands(1, 150, &[]));
+        assert_eq!(ledger.cluster_ms(), 100);
+        apply(&mut ledger, &mut machine, &commands(2, 90, &[]));
+        assert_eq!(ledger.cluster_ms(), 100);
+    }
+}

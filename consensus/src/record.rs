@@ -175,3 +175,58 @@ impl Durable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::NodeId;
+    use crate::value::Body;
+
+    fn ballot(round: u64) -> Ballot {
+        Ballot { view: 1, round, leader: NodeId(1) }
+    }
+
+    fn value(stamp_ms: u64) -> Arc<Value> {
+        Arc::new(Value { made_in: ballot(1), stamp_ms, body: Body::Noop })
+    }
+
+    fn accept(slot: u64, round: u64, stamp_ms: u64) -> Record {
+        let pvalue = PValue { slot: Slot::Data(slot), ballot: ballot(round), value: value(stamp_ms) };
+        Record::Accept { pvalue, wall_ms: 5 }
+    }
+
+    fn fold(records: impl IntoIterator<Item = Record>) -> Durable {
+        let mut durable = Durable::default();
+        records.into_iter().for_each(|record| durable.apply(record));
+        durable
+    }
+
+    #[test]
+    fn a_learned_value_outweighs_what_is_accepted_later() {
+        let learned = Record::Learned { slot: 1, value: value(7) };
+        let durable = fold([accept(1, 1, 3), learned, accept(1, 2, 9), Record::Decided { slot: 1 }]);
+        assert_eq!(durable.decided_value(1).map(|value| value.stamp_ms), Some(7));
+    }
+
+    #[test]
+    fn the_compacted_journal_says_the_same() {
+        let records = [
+            Record::Incarnation(3),
+            Record::Promise(ballot(4)),
+            Record::Round(ballot(2)),
+            accept(1, 1, 10),
+            accept(2, 1, 20),
+            Record::Learned { slot: 3, value: value(30) },
+            Record::Decided { slot: 2 },
+            Record::Lease(Duration::from_secs(1)),
+        ];
+        let durable = fold(records);
+        assert_eq!(durable.decided_through(0), 3);
+        assert_eq!(fold(durable.clone().into_records()), durable);
+        let mut compacted = durable.clone();
+        compacted.forget_through(2);
+        assert_eq!(compacted.decided_value(2), None);
+        assert_eq!(compacted.decided_through(2), 3);
+        assert_eq!(compacted.promise, durable.promise);
+    }
+}

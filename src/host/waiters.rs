@@ -149,3 +149,46 @@ impl Waiters {
         ticket
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Now {
+        Now { at: Time(seconds * 1_000_000), wall_ms: 0 }
+    }
+
+    fn ticket(place: u64) -> Ticket {
+        Ticket { connection: 1, place }
+    }
+
+    #[test]
+    fn commands_are_numbered_without_gaps_and_answered_once() {
+        let (mut waiters, mut answers) = (Waiters::default(), Vec::new());
+        waiters.submit(Bytes::from_static(b"a"), ticket(0), at(0));
+        waiters.submit(Bytes::from_static(b"b"), ticket(1), at(0));
+        assert_eq!(waiters.take_submitted().map(|(first, payloads)| (first, payloads.len())), Some((1, 2)));
+        assert_eq!(waiters.take_submitted(), None);
+        waiters.executed(2, Bytes::from_static(b"B"), &mut answers);
+        waiters.executed(2, Bytes::from_static(b"B"), &mut answers);
+        waiters.executed(1, Bytes::from_static(b"A"), &mut answers);
+        assert_eq!(answers.iter().map(|(ticket, _)| ticket.place).collect::<Vec<_>>(), [1, 0]);
+        waiters.submit(Bytes::from_static(b"c"), ticket(2), at(0));
+        assert_eq!(waiters.take_submitted().map(|(first, _)| first), Some(3));
+    }
+
+    #[test]
+    fn what_waits_too_long_is_given_up_once_and_never_in_silence() {
+        let (mut waiters, mut answers) = (Waiters::default(), Vec::new());
+        waiters.submit(Bytes::from_static(b"a"), ticket(0), at(0));
+        let read = waiters.read(ticket(1), at(1));
+        assert_eq!(waiters.deadline(), Some(Time(10_000_000)));
+        assert_eq!(waiters.expire(at(10), &mut answers), [Message::Abandon { seq: 1 }]);
+        assert_eq!(waiters.expire(at(10), &mut answers), []);
+        waiters.abandoned(1, false, &mut answers);
+        assert_eq!(waiters.expire(at(11), &mut answers), []);
+        assert_eq!(answers, [(ticket(0), Answer::Uncertain), (ticket(1), Answer::NotDone)]);
+        waiters.readable(&[read], &mut answers);
+        assert_eq!(answers.len(), 2);
+    }
+}

@@ -64,3 +64,50 @@ impl ClusterClock {
         pulled_us / 1000
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Ballot, NodeId};
+
+    fn report(round: u64, stamp_ms: u64, estimate_ms: u64, is_monotonic: bool) -> ClockReport {
+        let master = Ballot { view: 1, round, leader: NodeId(1) };
+        ClockReport { master, stamp_ms, estimate_ms, is_monotonic }
+    }
+
+    fn adopted(reports: &[ClockReport]) -> u64 {
+        let mut clock = ClusterClock::default();
+        let now = Now { at: Time(5_000_000), wall_ms: 77 };
+        clock.adopt(reports, now);
+        clock.stamp(now, 500)
+    }
+
+    #[test]
+    fn the_first_stamp_is_the_wall_clock() {
+        assert_eq!(adopted(&[ClockReport::default(), ClockReport::default()]), 77);
+    }
+
+    #[test]
+    fn the_newest_masters_clock_counts_even_if_an_older_one_is_ahead() {
+        assert_eq!(adopted(&[report(1, 900, 2_000, true), report(2, 800, 1_500, true)]), 1_500);
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumped_ahead_changes_nothing() {
+        assert_eq!(adopted(&[report(1, 900, 3_600_900, false), report(1, 900, 1_200, false)]), 1_200);
+        // A lone witness is not believed: time stood still.
+        assert_eq!(adopted(&[report(2, 900, 3_600_900, false), report(1, 700, 1_200, false)]), 900);
+    }
+
+    #[test]
+    fn a_wall_clock_that_turns_around_does_not_turn_the_pull_around_at_once() {
+        let mut clock = ClusterClock::default();
+        clock.see(1_000_000, Now { at: Time(0), wall_ms: 0 });
+        let mut last = 0;
+        for ms in 1..=900 {
+            last = clock.stamp(Now { at: Time(ms * 1_000), wall_ms: 0 }, 10_000);
+        }
+        let next = clock.stamp(Now { at: Time(901_000), wall_ms: u64::MAX / 2_000 }, 10_000);
+        assert!(next <= last + 2, "jumped from {last} to {next}");
+    }
+}

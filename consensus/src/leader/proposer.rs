@@ -135,3 +135,48 @@ impl Proposer {
         Watermark { ballot: self.ballot, slot: applied.min(self.decided_through) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::NodeId;
+    use crate::value::CommandId;
+    use bytes::Bytes;
+
+    fn command(seq: u64, low: u64) -> Command {
+        let origin = Origin { node: NodeId(4), incarnation: 1 };
+        Command { id: CommandId { origin, seq }, low, payload: Bytes::from_static(b"x") }
+    }
+
+    fn proposer() -> Proposer {
+        Proposer::new(Ballot { view: 1, round: 1, leader: NodeId(1) }, 0, 1)
+    }
+
+    #[test]
+    fn a_gap_is_asked_for_once_and_repeats_are_dropped() {
+        let mut proposer = proposer();
+        assert_eq!(proposer.enqueue(vec![command(1, 1)], 10), None);
+        assert_eq!(proposer.enqueue(vec![command(3, 1)], 10), Some(2));
+        assert_eq!(proposer.enqueue(vec![command(3, 1)], 10), None);
+        assert_eq!(proposer.enqueue(vec![command(1, 1), command(2, 1), command(3, 1)], 10), None);
+        assert_eq!(proposer.batch(10, 1_000).len(), 3);
+    }
+
+    #[test]
+    fn a_full_queue_is_no_gap() {
+        let mut proposer = proposer();
+        assert_eq!(proposer.enqueue(vec![command(1, 1), command(2, 1)], 1), None);
+        assert_eq!(proposer.batch(10, 1_000).len(), 1);
+        assert_eq!(proposer.enqueue(vec![command(2, 1)], 1), None);
+        assert_eq!(proposer.batch(10, 1_000).len(), 1);
+    }
+
+    #[test]
+    fn a_late_copy_gets_the_low_that_let_it_pass() {
+        let mut proposer = proposer();
+        assert_eq!(proposer.enqueue(vec![command(71, 70)], 10), Some(70));
+        // An old copy of 70, sent when 66 to 69 still mattered. The ledger has to be told that they do not.
+        assert_eq!(proposer.enqueue(vec![command(70, 66)], 10), None);
+        assert_eq!(proposer.batch(10, 1_000), vec![command(70, 70)]);
+    }
+}
