@@ -177,6 +177,8 @@ fn open(
         *byte ^= part; // another member's journal is foreign, too
     }
     let mut journal_options = journal::Options::new(&directory, id);
+    // What clients may have in flight bounds it; refusing a batch would stop the node.
+    journal_options.queue_bytes_max = u64::MAX;
     // The first start makes the journal; from then on a missing one is an error, not a node without memory.
     let marker = options.directory.join("started");
     journal_options.create = !marker.exists();

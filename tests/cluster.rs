@@ -301,6 +301,24 @@ fn the_mastership_moves_on_request_and_when_the_master_is_told_to_stop() {
 }
 
 #[test]
+fn large_values_pass_and_too_large_ones_are_refused_without_harm() {
+    let cluster = Cluster::start(3);
+    let large = "x".repeat(12 << 20);
+    let mut client = cluster.client(1);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        client.send(&["SET", key, &large]).unwrap();
+    }
+    for _ in 0..6 {
+        assert_eq!(client.receive().unwrap(), "+OK");
+    }
+    assert_eq!(cluster.client(2).ask(&["STRLEN", "f"]).unwrap(), format!(":{}", large.len()));
+    let mut rude = cluster.client(3);
+    rude.stream.get_mut().write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$900000000\r\n").unwrap();
+    assert_eq!(rude.receive().unwrap(), "-ERR Protocol error: invalid bulk length");
+    assert_eq!(cluster.client(3).ask(&["GET", "none"]).unwrap(), "(nil)");
+}
+
+#[test]
 fn keys_expire_on_an_idle_cluster() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(1);

@@ -25,12 +25,9 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            clients_max: 10_000,
-            limits: Limits::default(),
-            password: None,
-            output_bytes_max: 64 << 20,
-        }
+        // A command travels through the log as one record, and a record must fit into a segment of the journal.
+        let limits = Limits { bulk_bytes_max: 16 << 20, request_bytes_max: 32 << 20, ..Limits::default() };
+        Settings { clients_max: 10_000, limits, password: None, output_bytes_max: 64 << 20 }
     }
 }
 

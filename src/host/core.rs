@@ -18,7 +18,7 @@ use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use storage::journal::{AppendError, Journal};
+use storage::journal::{AppendError, Journal, SubmitError};
 
 /// What executes commands on this node.
 pub trait Backend: consensus::Machine {
@@ -32,7 +32,7 @@ pub enum Fatal {
     /// The journal failed: nothing that this node says could be trusted any more.
     Journal(AppendError),
     /// The journal cannot take a batch at all.
-    Submit(storage::journal::SubmitError),
+    Submit(SubmitError),
 }
 
 impl std::fmt::Display for Fatal {
@@ -87,6 +87,7 @@ pub struct Core<B> {
     inbox: Vec<Letter>,
     local: VecDeque<(Address, RoleId, Message)>,
     records: Vec<Bytes>,
+    records_bytes: usize,
     /// The batch that this turn's records will be.
     batch: u64,
     /// Batches up to here are durable.
@@ -100,9 +101,12 @@ pub struct Core<B> {
     todo: Todo,
     outcomes: Vec<(consensus::CommandId, Outcome)>,
     applied_before: u64,
-    /// The disk is full: nothing is acknowledged until there is room.
-    disk_full: bool,
+    /// The journal could not take a batch.
+    refused: Option<SubmitError>,
 }
+
+/// Records of one turn that go to the journal as one batch, at most; a batch must fit into a segment with room to spare.
+const BATCH_BYTES_MAX: usize = 8 << 20;
 
 fn gate_of(role: RoleId) -> usize {
     match role {
@@ -139,6 +143,7 @@ impl<B: Backend> Core<B> {
             inbox: Vec::new(),
             local: VecDeque::new(),
             records: Vec::new(),
+            records_bytes: 0,
             batch: batch + 1,
             synced: 0,
             gates: [0; 4],
@@ -149,7 +154,7 @@ impl<B: Backend> Core<B> {
             todo: Todo::default(),
             outcomes: Vec::new(),
             applied_before: 0,
-            disk_full: false,
+            refused: None,
         };
         for record in outputs.persist.drain(..) {
             core.durable.apply(record);
@@ -270,8 +275,13 @@ impl<B: Backend> Core<B> {
         let gate = gate_of(role);
         for record in persist {
             self.gates[gate] = self.batch;
-            self.records.push(codec::record_to_bytes(&record));
+            let bytes = codec::record_to_bytes(&record);
+            self.records_bytes += bytes.len();
+            self.records.push(bytes);
             self.durable.apply(record);
+            if self.records_bytes > BATCH_BYTES_MAX {
+                self.append_records();
+            }
         }
         for call in calls {
             self.call(call);
@@ -368,7 +378,6 @@ impl<B: Backend> Core<B> {
             match completion.result {
                 Ok(()) => {
                     self.synced = completion.through;
-                    self.disk_full = false;
                 }
                 Err(error) => return Err(Fatal::Journal(error)),
             }
@@ -382,16 +391,28 @@ impl<B: Backend> Core<B> {
     }
 
     fn flush(&mut self) -> Result<(), Fatal> {
-        if !self.records.is_empty() {
-            let records = std::mem::take(&mut self.records);
-            let batch = self.journal.append(records).map_err(Fatal::Submit)?;
-            assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
-            self.batch = batch + 1;
+        self.append_records();
+        if let Some(error) = self.refused.take() {
+            return Err(Fatal::Submit(error));
         }
         for outbox in self.outboxes.values() {
             outbox.flush();
         }
         Ok(())
+    }
+
+    fn append_records(&mut self) {
+        self.records_bytes = 0;
+        if self.records.is_empty() || self.refused.is_some() {
+            return;
+        }
+        match self.journal.append(std::mem::take(&mut self.records)) {
+            Ok(batch) => {
+                assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
+                self.batch = batch + 1;
+            }
+            Err(error) => self.refused = Some(error), // the turn ends with it
+        }
     }
 
     /// A snapshot up to `slot` is durable: the journal need not say any more what it covers.
@@ -410,6 +431,7 @@ impl<B: Backend> Core<B> {
             self.durable.clone().into_records().iter().map(codec::record_to_bytes).collect();
         // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
         self.records.clear();
+        self.records_bytes = 0;
         let batch = self.journal.checkpoint(records).map_err(Fatal::Submit)?;
         self.batch = batch + 1;
         for gate in &mut self.gates {
