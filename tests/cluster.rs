@@ -303,7 +303,7 @@ fn the_mastership_moves_on_request_and_when_the_master_is_told_to_stop() {
 #[test]
 fn large_values_pass_and_too_large_ones_are_refused_without_harm() {
     let cluster = Cluster::start(3);
-    let large = "x".repeat(12 << 20);
+    let large = "x".repeat(6 << 20);
     let mut client = cluster.client(1);
     for key in ["a", "b", "c", "d", "e", "f"] {
         client.send(&["SET", key, &large]).unwrap();

@@ -6,7 +6,7 @@
 //!
 //! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
 
-use super::links::{Outbox, is_bulk};
+use super::links::{Outbox, class_of};
 use super::waiters::Waiters;
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
@@ -314,7 +314,7 @@ impl<B: Backend> Core<B> {
                     is_encoded = true;
                 }
                 if let Some(outbox) = self.outboxes.get(node) {
-                    outbox.push(&self.frame, is_bulk(&message));
+                    outbox.push(&self.frame, class_of(&message));
                 }
             }
             if to.nodes().contains(&me) {
@@ -330,7 +330,7 @@ impl<B: Backend> Core<B> {
         self.frame.clear();
         codec::put_frame(from, role, &message, &mut self.frame);
         if let Some(outbox) = self.outboxes.get(&node) {
-            outbox.push(&self.frame, is_bulk(&message));
+            outbox.push(&self.frame, class_of(&message));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Peer links: one TCP connection per direction, framed, authenticated, re-dialled with back-off.
 //!
-//! A link never makes the core wait: what does not fit into its bounded queues is dropped, which the protocol survives. Heartbeats and votes leave before
-//! bulk data (snapshots), which is sent in pieces so that nothing waits long behind it.
+//! A link never makes the core wait: what does not fit into its bounded queues is dropped, which the protocol survives. What keeps the master's
+//! lease alive leaves first, snapshots leave last, and everything is written in pieces of whole frames, so that a heartbeat waits behind one piece at most.
 
 use super::handshake::{self, Identity};
 use crate::codec::{self, Letter};
@@ -19,6 +19,8 @@ use tracing::{debug, info, warn};
 
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 const BULK_FRAMES_MAX: usize = 8;
+/// Frames are gathered into pieces of about this size; one piece is one write.
+const PIECE_BYTES: usize = 256 << 10;
 const REDIAL_MIN: Duration = Duration::from_millis(20);
 const REDIAL_MAX: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 256 << 10;
@@ -35,35 +37,70 @@ pub struct Outbox {
 
 #[derive(Default)]
 struct Queues {
-    /// Everything but bulk data, in order.
-    ordinary: BytesMut,
+    /// The pulse of the lease.
+    urgent: BytesMut,
+    /// Everything else but snapshots, in order, in pieces of whole frames.
+    ordinary: VecDeque<BytesMut>,
+    ordinary_bytes: usize,
     bulk: VecDeque<Bytes>,
+}
+
+impl Queues {
+    fn next(&mut self) -> Option<Bytes> {
+        if !self.urgent.is_empty() {
+            return Some(self.urgent.split().freeze());
+        }
+        if let Some(piece) = self.ordinary.pop_front() {
+            self.ordinary_bytes -= piece.len();
+            return Some(piece.freeze());
+        }
+        self.bulk.pop_front()
+    }
+
+    fn push_ordinary(&mut self, frame: &[u8]) {
+        self.ordinary_bytes += frame.len();
+        match self.ordinary.back_mut() {
+            Some(piece) if piece.len() + frame.len() <= PIECE_BYTES => piece.extend_from_slice(frame),
+            _ => self.ordinary.push_back(BytesMut::from(frame)),
+        }
+    }
+}
+
+/// What overtakes what on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Keeps the lease alive.
+    Urgent,
+    /// In order.
+    Ordinary,
+    /// Whenever there is nothing else.
+    Bulk,
 }
 
 impl Outbox {
     /// Queues an encoded frame; drops it when the peer is not connected or too far behind.
-    pub fn push(&self, frame: &[u8], is_bulk: bool) {
+    pub fn push(&self, frame: &[u8], class: Class) {
         let mut queues = self.queues.borrow_mut();
-        let fits = if is_bulk {
-            queues.bulk.len() < BULK_FRAMES_MAX
-        } else {
-            queues.ordinary.len() + frame.len() <= QUEUE_BYTES_MAX
+        let fits = match class {
+            Class::Urgent => queues.urgent.len() + frame.len() <= QUEUE_BYTES_MAX,
+            Class::Ordinary => queues.ordinary_bytes + frame.len() <= QUEUE_BYTES_MAX,
+            Class::Bulk => queues.bulk.len() < BULK_FRAMES_MAX,
         };
         if !self.is_up.get() || !fits {
             self.dropped.set(self.dropped.get() + 1);
             return;
         }
-        if is_bulk {
-            queues.bulk.push_back(Bytes::copy_from_slice(frame));
-        } else {
-            queues.ordinary.extend_from_slice(frame);
+        match class {
+            Class::Urgent => queues.urgent.extend_from_slice(frame),
+            Class::Ordinary => queues.push_ordinary(frame),
+            Class::Bulk => queues.bulk.push_back(Bytes::copy_from_slice(frame)),
         }
     }
 
     /// Lets the writer write what was queued. One call, one write, for everything queued since the last.
     pub fn flush(&self) {
         let queues = self.queues.borrow();
-        if !queues.ordinary.is_empty() || !queues.bulk.is_empty() {
+        if !queues.urgent.is_empty() || !queues.ordinary.is_empty() || !queues.bulk.is_empty() {
             self.wake.notify_one();
         }
     }
@@ -81,10 +118,14 @@ impl Outbox {
     }
 }
 
-/// Whether a message is bulk data, which everything else overtakes.
+/// What a message may overtake. The protocol does not mind any order.
 #[must_use]
-pub fn is_bulk(message: &Message) -> bool {
-    matches!(message, Message::SnapshotChunk { .. })
+pub fn class_of(message: &Message) -> Class {
+    match message {
+        Message::Heartbeat(_) | Message::HeartbeatAnswer { .. } => Class::Urgent,
+        Message::SnapshotChunk { .. } => Class::Bulk,
+        _ => Class::Ordinary,
+    }
 }
 
 /// Keeps a link to one peer up for as long as the peer is a member.
@@ -123,17 +164,9 @@ async fn write_all(stream: TcpStream, outbox: &Outbox) -> io::Result<()> {
     // The peer never writes on this link: a read ends when the link does.
     let mut nothing = [0; 1];
     loop {
-        let (ordinary, bulk) = {
-            let mut queues = outbox.queues.borrow_mut();
-            (queues.ordinary.split(), queues.bulk.pop_front())
-        };
-        if !ordinary.is_empty() {
-            writer.write_all(&ordinary).await?;
-        }
-        if let Some(frame) = &bulk {
-            writer.write_all(frame).await?;
-        }
-        if !ordinary.is_empty() || bulk.is_some() {
+        let piece = outbox.queues.borrow_mut().next();
+        if let Some(piece) = piece {
+            writer.write_all(&piece).await?;
             continue;
         }
         if outbox.closed.get() {
