@@ -19,7 +19,7 @@ struct Arguments {
 enum Command {
     /// Run one node.
     ///
-    /// Without a directory that 'warlock form' made, a cluster of this one node is formed.
+    /// If the directory does not exist, it is made, and a cluster of this one node is formed.
     ///
     /// Example: warlock server --dir data/n1
     Server {
@@ -100,7 +100,8 @@ fn form(dir: &std::path::Path, nodes: u16, base_port: u16, host: &str, lease_ms:
 }
 
 fn server(dir: PathBuf, bind: &str, password: Option<String>) -> Outcome {
-    if !dir.exists() || dir.read_dir()?.next().is_none() {
+    // A directory that is there but empty may be a disk that is not mounted, or a node that lost its data: no reason to begin anew.
+    if !dir.exists() {
         let contact = Contact { peer: "127.0.0.1:0".to_string(), client: bind.to_string() };
         identity::form(&[(dir.clone(), contact)], Duration::from_secs(1))?;
     }

@@ -13,7 +13,7 @@ use consensus::{
     Address, Condition, Config, Durable, Ledger, Message, Node, NodeId, RoleId, Standing, ViewState,
 };
 use server::{Answer, Engine, Face, Facts, Settings, Ticket};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -105,6 +105,8 @@ struct Running {
     admin: RefCell<Vec<(Vec<Bytes>, Ticket)>>,
     /// Administrative requests that wait for the master's answer.
     asked: RefCell<BTreeMap<u64, (Ticket, Instant)>>,
+    /// Names the next of them; begins at random, so that an answer to an earlier life is not taken.
+    next_admin: Cell<u64>,
     is_removed: RefCell<bool>,
 }
 
@@ -132,6 +134,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
         outboxes: RefCell::default(),
         admin: RefCell::default(),
         asked: RefCell::default(),
+        next_admin: Cell::new(rand::random()),
         is_removed: RefCell::new(false),
         identity,
     });
@@ -150,7 +153,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
     let sweeping = tokio::task::spawn_local(sweep(node.clone()));
     let view = node.core.borrow().node.replica().view().clone();
     node.link(&view, &me);
-    let outcome = node.turns(&me, stop).await;
+    let outcome = node.turns(&me, &serving, stop).await;
     for task in [listening, serving, sweeping] {
         task.abort();
     }
@@ -203,6 +206,16 @@ fn open(
         }
         None => (Standing::default(), Ledger::new(identity.view.current.clone()), Machine::default()),
     };
+    if durable.decided_through(standing.slot) < durable.decided {
+        // Its acceptor would have forgotten values that it accepted: the same as a lost disk.
+        return Err(NodeError::Failed(format!(
+            "the journal of {} continues behind slot {}, but the newest usable snapshot ends at slot {}: a snapshot is damaged or missing; \
+             remove this node from its cluster, empty its directory and add it again as a new member",
+            options.directory.display(),
+            durable.decided,
+            standing.slot
+        )));
+    }
     let config = Arc::new(options.config.clone());
     let recovered =
         Node::recover(identity.node, &config, durable.clone(), standing, rand::random(), clock::now());
@@ -284,7 +297,12 @@ impl Running {
         self.core.borrow_mut().connect(outboxes.clone());
     }
 
-    async fn turns(&self, me: &Identity, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+    async fn turns(
+        &self,
+        me: &Identity,
+        serving: &tokio::task::JoinHandle<()>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), NodeError> {
         tokio::pin!(stop);
         let mut give_up_at: Option<tokio::time::Instant> = None;
         loop {
@@ -296,23 +314,23 @@ impl Running {
                 continue;
             }
             let is_stopping = give_up_at.is_some();
-            if is_stopping
-                && (!self.is_master() || give_up_at.is_some_and(|at| at <= tokio::time::Instant::now()))
-            {
+            let is_quiet = !self.is_master() && self.core.borrow().waiting() == 0;
+            if is_stopping && (is_quiet || give_up_at.is_some_and(|at| at <= tokio::time::Instant::now())) {
                 return Ok(());
             }
             let now = clock::now();
             let until = self.core.borrow().deadline().map_or(Duration::from_secs(1), |due| due.since(now.at));
             tokio::select! {
-                biased;
-                () = self.wake.notified() => {}
-                () = tokio::time::sleep(until) => {}
+                biased; // a busy node is always awake: what it must not miss comes first
                 () = &mut stop, if !is_stopping => {
                     info!("stopping");
                     give_up_at = Some(tokio::time::Instant::now() + HAND_OVER);
                     let transfer = Message::Transfer { to: None, ticket: 0 };
                     self.core.borrow_mut().post(RoleId::Leader, transfer);
+                    serving.abort(); // no new clients
                 }
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(until) => {}
             }
         }
     }
@@ -361,16 +379,18 @@ impl Running {
             core.snapshot_taken(slot)?;
             has_more = true;
         }
-        if snapshots.is_due(core.journal_bytes()) {
+        if !core.is_checkpointing() && snapshots.is_due(core.journal_bytes()) {
             let view = core.node.replica().view().clone();
             snapshots.take(&core.ledger, &view, &core.backend.machine);
         }
         drop(core);
+        drop(snapshots);
         for message in todo.admin {
             self.admin_answered(message);
         }
         self.give_up_admin();
-        for (words, ticket) in std::mem::take(&mut *self.admin.borrow_mut()) {
+        let asked = std::mem::take(&mut *self.admin.borrow_mut());
+        for (words, ticket) in asked {
             has_more = true;
             self.run_admin(&words, ticket);
         }
@@ -380,6 +400,10 @@ impl Running {
     fn install(&self, slot: u64, snapshots: &mut Snapshots) -> Result<(), NodeError> {
         let mut core = self.core.borrow_mut();
         let message = match snapshots.install(slot) {
+            Ok(loaded) if loaded.slot != slot || loaded.ledger.applied() != slot => {
+                error!(slot, "a fetched snapshot is of another slot; it is fetched again");
+                Message::InstallFailed { slot }
+            }
             Ok(loaded) => {
                 info!(slot, "snapshot installed");
                 let stamp_ms = loaded.ledger.cluster_ms();
@@ -447,7 +471,8 @@ impl Running {
             return;
         };
         let mut asked = self.asked.borrow_mut();
-        let number = asked.keys().next_back().map_or(1, |last| last + 1);
+        let number = self.next_admin.get();
+        self.next_admin.set(number.wrapping_add(1));
         asked.insert(number, (ticket, Instant::now() + ADMIN_PATIENCE));
         core.ask(Address { node: master, role: RoleId::Leader }, message(number));
     }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 use storage::machine::Machine;
 use storage::snapshot::{self, SnapshotError, SnapshotReader};
 use storage::store::MemoryStore;
@@ -18,6 +19,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// A snapshot is taken when the journal would have to replay this much.
 const JOURNAL_BYTES: u64 = 256 << 20;
 const KEEP: usize = 2;
+/// A disk that refused a snapshot is left alone for a while.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// What consensus keeps in a snapshot beside the rows.
 #[derive(Serialize, Deserialize)]
@@ -43,6 +46,8 @@ pub struct Snapshots {
     directory: PathBuf,
     id: [u8; 16],
     is_writing: bool,
+    /// After a failure: not before this.
+    retry_at: Option<Instant>,
     done: Sender<Result<u64, String>>,
     finished: Receiver<Result<u64, String>>,
     /// The snapshot being put together: its slot and file.
@@ -63,7 +68,16 @@ impl Snapshots {
     ) -> io::Result<Snapshots> {
         fs::create_dir_all(&directory)?;
         let (done, finished) = channel();
-        Ok(Snapshots { directory, id, is_writing: false, done, finished, incoming: None, wake })
+        Ok(Snapshots {
+            directory,
+            id,
+            is_writing: false,
+            retry_at: None,
+            done,
+            finished,
+            incoming: None,
+            wake,
+        })
     }
 
     /// The newest snapshot that is whole; damaged ones are passed over with a warning.
@@ -97,7 +111,8 @@ impl Snapshots {
     /// Whether one should be taken now.
     #[must_use]
     pub fn is_due(&self, journal_bytes: u64) -> bool {
-        !self.is_writing && journal_bytes > JOURNAL_BYTES
+        let may_try = self.retry_at.is_none_or(|at| at <= Instant::now());
+        !self.is_writing && may_try && journal_bytes > JOURNAL_BYTES
     }
 
     /// Begins to write one, on a thread of its own.
@@ -132,7 +147,8 @@ impl Snapshots {
                 Some(slot)
             }
             Err(error) => {
-                warn!(error, "a snapshot could not be written");
+                warn!(error, "a snapshot could not be written; the next try is in a minute");
+                self.retry_at = Some(Instant::now() + RETRY_AFTER);
                 None
             }
         }

@@ -291,9 +291,19 @@ fn the_mastership_moves_on_request_and_when_the_master_is_told_to_stop() {
     let heir = master % 3 + 1;
     let mut client = cluster.client(heir % 3 + 1);
     assert_eq!(client.ask(&["SET", "a", "1"]).unwrap(), "+OK");
-    assert_eq!(client.ask(&["WARLOCK", "TRANSFER-MASTER", &format!("n{heir}")]).unwrap(), "+OK");
+    // Right after the start the heir may not have reported how far it is.
+    let start = Instant::now();
+    loop {
+        let reply = client.ask(&["WARLOCK", "TRANSFER-MASTER", &format!("n{heir}")]).unwrap();
+        if reply == "+OK" {
+            break;
+        }
+        assert!(reply.starts_with("-TRYAGAIN") && start.elapsed() < PATIENCE, "{reply}");
+    }
     assert_eq!(client.ask(&["INCR", "a"]).unwrap(), ":2");
     assert_eq!(cluster.wait_for_master(), heir);
+    assert_eq!(client.ask(&["WARLOCK", "SNAPSHOT"]).unwrap(), "+Background saving started");
+    assert!(client.ask(&["WARLOCK", "NONSENSE"]).unwrap().starts_with("-ERR unknown"));
     cluster.signal(heir, "-TERM");
     assert_eq!(client.ask(&["INCR", "a"]).unwrap(), ":3");
     let status = cluster.nodes[usize::from(heir) - 1].take().unwrap().wait().unwrap();
@@ -344,6 +354,8 @@ fn a_directory_that_is_no_node_or_is_in_use_is_refused_with_the_way_out() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("something"), "else").unwrap();
     assert!(run(directory.path()).contains("holds no node"));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(run(empty.path()).contains("holds no node"), "an empty directory is no reason to begin anew");
     let cluster = Cluster::start(1);
     let message = run(&cluster.path(1));
     assert!(message.contains("lock"), "{message}");

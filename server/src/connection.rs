@@ -3,8 +3,8 @@
 //! Every request gets a *place* in the sequence of replies. A read on the master is answered on the spot; a write, or a read elsewhere, leaves a
 //! place that waits for its answer.
 //!
-//! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way goes through the
-//! log like a write, and a write behind a read that still waits for its permission is held back until the read is done.
+//! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way is held back until the
+//! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held.
 //!
 //! A client that does not read its replies is not read from either, and nothing is buffered for it beyond a limit.
 
@@ -26,6 +26,8 @@ use tokio::sync::Notify;
 
 /// Requests of one connection that wait for an answer, at most; more are left in the socket.
 const PLACES_MAX: usize = 4_096;
+/// Bytes of one connection's writes that are on their way, at most.
+const WRITE_BYTES_MAX: usize = 64 << 20;
 
 /// A connection.
 pub struct Connection {
@@ -58,20 +60,24 @@ pub struct State {
     /// Writes among the places, and reads that wait for their permission.
     writes: usize,
     reads: usize,
-    /// A write that waits for the reads before it. Nothing behind it is looked at.
+    /// Bytes of those writes.
+    write_bytes: usize,
+    /// A request that must wait until everything before it is answered. Nothing behind it is looked at.
     held: Option<Request>,
     is_closing: bool,
 }
 
 enum Place {
-    /// A write on its way.
-    Write,
+    /// A write on its way, and its size.
+    Write(usize),
     /// An administrative command on its way.
     Admin,
     /// A read that waits for its permission.
     Read(Read),
     /// Answered, but something before it is not.
     Done(Reply),
+    /// The same, in bytes.
+    Raw(BytesMut),
 }
 
 /// A read to be done later: what was asked, of which database.
@@ -109,6 +115,7 @@ impl Connection {
             places: VecDeque::new(),
             writes: 0,
             reads: 0,
+            write_bytes: 0,
             held: None,
             is_closing: false,
         };
@@ -122,7 +129,8 @@ impl Connection {
             return;
         };
         let Some(waiting) = state.places.get_mut(index) else { return };
-        let (was_write, was_read) = (matches!(waiting, Place::Write), matches!(waiting, Place::Read(_)));
+        let was_read = matches!(waiting, Place::Read(_));
+        let write_bytes = if let Place::Write(bytes) = waiting { Some(*bytes) } else { None };
         let reply = match (answer, &*waiting) {
             (Answer::Ran(bytes), _) => Reply::decode(&bytes)
                 .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into())),
@@ -137,7 +145,8 @@ impl Connection {
             ),
         };
         *waiting = Place::Done(reply);
-        state.writes -= usize::from(was_write);
+        state.writes -= usize::from(write_bytes.is_some());
+        state.write_bytes -= write_bytes.unwrap_or(0);
         state.reads -= usize::from(was_read);
         state.drain();
         drop(state);
@@ -160,7 +169,10 @@ impl Connection {
                 Ok(Some(request)) => request,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    error.put(&mut state.output);
+                    let mut raw = BytesMut::new();
+                    error.put(&mut raw);
+                    state.places.push_back(Place::Raw(raw));
+                    state.drain();
                     state.is_closing = true;
                     return Err(());
                 }
@@ -180,6 +192,10 @@ impl Connection {
             if !state.is_authenticated && !own.before_auth {
                 return self.done(state, Reply::error("NOAUTH Authentication required."));
             }
+            if own.alone && !state.places.is_empty() {
+                state.held = Some(request);
+                return;
+            }
             let effect = (own.handler)(self, state, args);
             return self.take_effect(effect, state);
         }
@@ -195,10 +211,13 @@ impl Connection {
         match spec.handler {
             Handler::Read(_) => {
                 if state.writes > 0 {
-                    return self.replicate(&words, state);
+                    state.held = Some(request);
+                    return;
                 }
                 let read = Read { db: state.db, request };
-                if let Some(done) = self.read_now(&read) {
+                if state.reads == 0
+                    && let Some(done) = self.read_now(&read)
+                {
                     return self.done(state, done);
                 }
                 let ticket = self.ticket(state);
@@ -214,8 +233,9 @@ impl Connection {
     fn replicate(&self, words: &[&[u8]], state: &mut State) {
         let payload = encode_command(state.db, words);
         let ticket = self.ticket(state);
-        state.places.push_back(Place::Write);
+        state.places.push_back(Place::Write(payload.len()));
         state.writes += 1;
+        state.write_bytes += payload.len();
         self.face.engine.write(payload, ticket);
     }
 
@@ -267,25 +287,28 @@ impl State {
         reply::put(&mut encoder, done);
     }
 
-    /// From now on the larger limits hold.
-    pub fn authenticate(&mut self) {
-        self.is_authenticated = true;
-        self.parser.set_authenticated(true);
+    /// From now on the larger limits hold, or the smaller ones.
+    pub fn set_authenticated(&mut self, is_authenticated: bool) {
+        self.is_authenticated = is_authenticated;
+        self.parser.set_authenticated(is_authenticated);
     }
 
     /// Moves what is answered to the output, in order.
     fn drain(&mut self) {
-        while let Some(Place::Done(_)) = self.places.front() {
-            if let Some(Place::Done(done)) = self.places.pop_front() {
-                self.first += 1;
-                self.put(&done);
+        while let Some(Place::Done(_) | Place::Raw(_)) = self.places.front() {
+            self.first += 1;
+            match self.places.pop_front() {
+                Some(Place::Done(done)) => self.put(&done),
+                Some(Place::Raw(bytes)) => self.output.extend_from_slice(&bytes),
+                _ => {}
             }
         }
     }
 
     fn is_full(&self, connection: &Connection) -> bool {
-        let waits_for_reads = self.held.is_some() && self.reads > 0;
-        waits_for_reads
+        let waits = self.held.is_some() && !self.places.is_empty();
+        waits
+            || self.write_bytes >= WRITE_BYTES_MAX
             || self.places.len() >= PLACES_MAX
             || self.output.len() >= connection.face.settings.output_bytes_max
     }

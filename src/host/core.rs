@@ -103,6 +103,8 @@ pub struct Core<B> {
     applied_before: u64,
     /// The journal could not take a batch.
     refused: Option<SubmitError>,
+    /// The batch that is the last checkpoint.
+    checkpoint: u64,
 }
 
 /// Records of one turn that go to the journal as one batch, at most; a batch must fit into a segment with room to spare.
@@ -155,6 +157,7 @@ impl<B: Backend> Core<B> {
             outcomes: Vec::new(),
             applied_before: 0,
             refused: None,
+            checkpoint: 0,
         };
         for record in outputs.persist.drain(..) {
             core.durable.apply(record);
@@ -434,6 +437,7 @@ impl<B: Backend> Core<B> {
         self.records_bytes = 0;
         let batch = self.journal.checkpoint(records).map_err(Fatal::Submit)?;
         self.batch = batch + 1;
+        self.checkpoint = batch;
         for gate in &mut self.gates {
             if *gate >= batch {
                 *gate = batch;
@@ -462,6 +466,12 @@ impl<B: Backend> Core<B> {
             }
         }
         self.checkpoint(slot)
+    }
+
+    /// Whether a checkpoint is still on its way to the disk.
+    #[must_use]
+    pub fn is_checkpointing(&self) -> bool {
+        self.synced < self.checkpoint
     }
 
     /// How many clients wait.

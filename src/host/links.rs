@@ -24,6 +24,8 @@ const PIECE_BYTES: usize = 256 << 10;
 const REDIAL_MIN: Duration = Duration::from_millis(20);
 const REDIAL_MAX: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 256 << 10;
+/// A link that takes nothing for this long is dead.
+const STALLED: Duration = Duration::from_secs(5);
 
 /// What waits for one peer.
 #[derive(Default)]
@@ -166,7 +168,8 @@ async fn write_all(stream: TcpStream, outbox: &Outbox) -> io::Result<()> {
     loop {
         let piece = outbox.queues.borrow_mut().next();
         if let Some(piece) = piece {
-            writer.write_all(&piece).await?;
+            // A peer behind a dead network takes nothing and says nothing: dial it again rather than wait for TCP to notice.
+            tokio::time::timeout(STALLED, writer.write_all(&piece)).await??;
             continue;
         }
         if outbox.closed.get() {
@@ -210,6 +213,9 @@ async fn take_link(
     stream.set_nodelay(true)?;
     let known = |node| newest.borrow().get(&node).copied().unwrap_or(0);
     let caller = handshake::answer(&mut stream, me, known).await?;
+    if caller.incarnation < known(caller.node) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a newer life of the peer is here"));
+    }
     newest.borrow_mut().insert(caller.node, caller.incarnation);
     let mut input = BytesMut::with_capacity(READ_BYTES);
     loop {

@@ -13,6 +13,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Tells about the node.",
         arity: Arity::AtLeast(0),
         before_auth: false,
+        alone: false,
         handler: info,
     },
     OwnCommand {
@@ -20,6 +21,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Tells about the commands.",
         arity: Arity::AtLeast(0),
         before_auth: false,
+        alone: false,
         handler: command,
     },
     OwnCommand {
@@ -27,6 +29,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Tells that this node takes writes.",
         arity: Arity::Exactly(0),
         before_auth: false,
+        alone: false,
         handler: |_, _, _| {
             let parts = vec![Reply::bulk(b"master"), Reply::Integer(0), Reply::Array(Vec::new())];
             Effect::Reply(Reply::Array(parts))
@@ -37,6 +40,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Tells settings.",
         arity: Arity::AtLeast(1),
         before_auth: false,
+        alone: false,
         handler: config,
     },
     OwnCommand {
@@ -44,6 +48,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Answers at once: a write is acknowledged only when a majority holds it.",
         arity: Arity::Exactly(2),
         before_auth: false,
+        alone: false,
         handler: |_, _, _| Effect::Reply(Reply::Integer(0)),
     },
     OwnCommand {
@@ -51,6 +56,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Administers the cluster: STATUS, MEMBERS, TRANSFER-MASTER, REMOVE, CHECKSUM, SNAPSHOT.",
         arity: Arity::AtLeast(1),
         before_auth: false,
+        alone: false,
         handler: |_, _, args| Effect::Admin(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()),
     },
 ];

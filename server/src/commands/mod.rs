@@ -28,6 +28,8 @@ pub struct OwnCommand {
     pub arity: Arity,
     /// Whether it is allowed before AUTH.
     pub before_auth: bool,
+    /// Whether it waits until everything before it is answered: it changes how replies are written.
+    pub alone: bool,
     /// What it does.
     pub handler: fn(&Connection, &mut State, &[&[u8]]) -> Effect,
 }

@@ -16,6 +16,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Answers PONG, or its argument.",
         arity: Arity::AtLeast(0),
         before_auth: false,
+        alone: false,
         handler: ping,
     },
     OwnCommand {
@@ -23,6 +24,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Answers its argument.",
         arity: Arity::Exactly(1),
         before_auth: false,
+        alone: false,
         handler: |_, _, args| Effect::Reply(Reply::bulk(args[0])),
     },
     OwnCommand {
@@ -30,6 +32,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Chooses the protocol, and tells about the node.",
         arity: Arity::AtLeast(0),
         before_auth: true,
+        alone: true,
         handler: hello,
     },
     OwnCommand {
@@ -37,6 +40,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Authenticates the connection.",
         arity: Arity::AtLeast(1),
         before_auth: true,
+        alone: false,
         handler: auth,
     },
     OwnCommand {
@@ -44,6 +48,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Chooses the database.",
         arity: Arity::Exactly(1),
         before_auth: false,
+        alone: false,
         handler: select,
     },
     OwnCommand {
@@ -51,6 +56,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Closes the connection.",
         arity: Arity::AtLeast(0),
         before_auth: true,
+        alone: false,
         handler: |_, _, _| Effect::Close(Reply::Ok),
     },
     OwnCommand {
@@ -58,11 +64,12 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Makes the connection as new.",
         arity: Arity::Exactly(0),
         before_auth: true,
+        alone: true,
         handler: |connection, state, _| {
             state.db = 0;
             state.protocol = Protocol::Resp2;
             state.name = Bytes::new();
-            state.is_authenticated = connection.face.settings.password.is_none();
+            state.set_authenticated(connection.face.settings.password.is_none());
             Effect::Reply(Reply::simple("RESET"))
         },
     },
@@ -71,6 +78,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Tells about connections, and names them.",
         arity: Arity::AtLeast(1),
         before_auth: false,
+        alone: false,
         handler: client,
     },
 ];
@@ -123,7 +131,7 @@ fn auth(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
     if !check_password(connection, user, password) {
         return error(WRONG_PASS);
     }
-    state.authenticate();
+    state.set_authenticated(true);
     Effect::Reply(Reply::Ok)
 }
 
@@ -149,7 +157,7 @@ fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
             if !check_password(connection, user, password) {
                 return error(WRONG_PASS);
             }
-            state.authenticate();
+            state.set_authenticated(true);
         } else if is(option, "SETNAME") {
             let Some(text) = args.next() else { return error("ERR Syntax error in HELLO option 'setname'") };
             name = Some(Bytes::copy_from_slice(text));
