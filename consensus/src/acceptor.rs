@@ -27,6 +27,8 @@ use std::time::Duration;
 pub struct Acceptor {
     me: Address,
     config: Arc<Config>,
+    /// This life of the node.
+    life: u64,
     promised: Ballot,
     accepted: BTreeMap<u64, PValue>,
     reconfig: Option<PValue>,
@@ -112,6 +114,7 @@ impl Acceptor {
         let silent = durable.lease_max > Duration::ZERO && !config.has_bug(Bug::LeaseForgottenAtRestart);
         Acceptor {
             me: Address { node: id, role: RoleId::Acceptor },
+            life: durable.incarnation,
             promised: durable.promise,
             accepted: durable.accepted.split_off(&(watermark + 1)),
             reconfig: durable.reconfig,
@@ -265,7 +268,7 @@ impl Acceptor {
         }
         self.promised = self.promised.max(ballot);
         out.persist.push(Record::Accept { pvalue: pvalue.clone(), wall_ms: now.wall_ms });
-        if slot <= self.commit.slot && ballot >= self.commit.ballot {
+        if slot <= self.commit.slot && ballot == self.commit.ballot {
             self.hand_over(vec![(slot, pvalue.value.clone())], out);
         }
         self.accepted.insert(slot, pvalue);
@@ -292,8 +295,14 @@ impl Acceptor {
         let Heartbeat { ballot, seq, sent_at, commit, view, cluster_ms, echo, read_index } = heartbeat;
         if ballot < self.promised && !self.config.has_bug(Bug::GrantBelowPromise) {
             self.tell_newer_view(from.node, ballot, &mut out);
-            let answer =
-                Message::HeartbeatAnswer { ballot, seq, sent_at, promised: self.promised, granted: false };
+            let answer = Message::HeartbeatAnswer {
+                ballot,
+                seq,
+                sent_at,
+                promised: self.promised,
+                granted: false,
+                life: self.life,
+            };
             out.send(self.me, from, answer);
             return out;
         }
@@ -303,7 +312,8 @@ impl Acceptor {
         self.promise(ballot, &mut out);
         self.clock.see(ballot, cluster_ms, now);
         let granted = self.grant(ballot, view.current.lease, now, &mut out);
-        let answer = Message::HeartbeatAnswer { ballot, seq, sent_at, promised: ballot, granted };
+        let life = self.life;
+        let answer = Message::HeartbeatAnswer { ballot, seq, sent_at, promised: ballot, granted, life };
         out.send(self.me, from, answer);
         self.on_commit(commit, &mut out);
         let bound_until = self.bound.map_or(now.at, |(_, until)| until);
@@ -322,9 +332,12 @@ impl Acceptor {
         Outputs::default()
     }
 
-    /// Hands every value that the master says is decided, and that was accepted in a ballot high enough, to the replica.
+    /// Hands every value that the master says is decided, and that was accepted in the master's own ballot, to the replica.
+    ///
+    /// In exactly that ballot: its leader proposes nothing at or below its phase-1 watermark, so such a value was decided in that ballot. A value of
+    /// a *higher* ballot proves nothing: the watermark may cover a slot that was chosen in a ballot higher still.
     fn on_commit(&mut self, commit: Watermark, out: &mut Outputs) {
-        if commit.slot > self.commit.slot {
+        if (commit.slot, commit.ballot) > (self.commit.slot, self.commit.ballot) {
             self.commit = commit;
         }
         if commit.slot <= self.handed {
@@ -334,7 +347,7 @@ impl Acceptor {
         let entries: Vec<(u64, Arc<Value>)> = self
             .accepted
             .range(self.handed + 1..=commit.slot)
-            .filter(|(_, pvalue)| pvalue.ballot >= commit.ballot || trusts_any)
+            .filter(|(_, pvalue)| pvalue.ballot == commit.ballot || trusts_any)
             .map(|(slot, pvalue)| (*slot, pvalue.value.clone()))
             .collect();
         self.handed = commit.slot;
@@ -367,7 +380,7 @@ impl Acceptor {
 
     /// Whether the view of `ballot` is known, perhaps from the message that brought the ballot (A6).
     fn knows_view_of(&mut self, ballot: Ballot, view: &ViewState, out: &mut Outputs) -> bool {
-        if ballot.view > self.view.current.number && self.view.learn(view) {
+        if self.view.learn(view) {
             out.persist.push(Record::View(self.view.clone()));
             out.send(self.me, self.sibling(RoleId::Replica), Message::ViewIs(self.view.clone()));
             self.forget_established();

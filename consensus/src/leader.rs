@@ -389,8 +389,8 @@ impl Role for Leader {
             Message::Decided { pvalue: PValue { slot, ballot, value }, grants } => {
                 self.on_decided(from, slot, ballot, value, &grants, now)
             }
-            Message::HeartbeatAnswer { ballot, seq, sent_at, promised, granted } => {
-                self.on_heartbeat_answer(from.node, ballot, seq, sent_at, promised, granted, now)
+            Message::HeartbeatAnswer { ballot, seq, sent_at, promised, granted, life } => {
+                self.on_heartbeat_answer(from.node, ballot, seq, sent_at, promised, granted, life, now)
             }
             Message::Progress { ballot, applied, durable } => {
                 self.on_progress(from.node, ballot, applied, durable, now)

@@ -219,6 +219,8 @@ pub enum Message {
         promised: Ballot,
         /// Whether this answer grants the lease.
         granted: bool,
+        /// Which life of the node answers.
+        life: u64,
     },
     /// The leader of `ballot` gives its lease up.
     Release {
@@ -476,11 +478,20 @@ pub struct Heartbeat {
     pub view: ViewState,
     /// Cluster time.
     pub cluster_ms: u64,
-    /// The number of the last heartbeat that this target answered, if the leader holds the master lease right now. Proves to the
-    /// target that `read_index` is at least as new as that answer.
-    pub echo: Option<u64>,
+    /// The target's last answer, if the leader holds the master lease right now. Proves to the target that `read_index` is at least as new
+    /// as that answer.
+    pub echo: Option<Echo>,
     /// Everything that was acknowledged to any client before this was sent lies at or below this slot.
     pub read_index: u64,
+}
+
+/// Names an answer to a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Echo {
+    /// Which life of the node answered: a late copy of a heartbeat may be answered again by the next.
+    pub life: u64,
+    /// The heartbeat's number.
+    pub seq: u64,
 }
 
 /// A quorum's promises, summed up.
@@ -518,7 +529,7 @@ pub struct MasterAlive {
     /// This node's clock when the acceptor answered it.
     pub answered_at: Time,
     /// The heartbeat's echo.
-    pub echo: Option<u64>,
+    pub echo: Option<Echo>,
     /// The heartbeat's read index.
     pub read_index: u64,
 }

@@ -383,7 +383,8 @@ impl Replica {
         }
         self.master = Some(Master { ballot: alive.ballot, heard_at: alive.answered_at });
         self.commit_seen = self.commit_seen.max(alive.commit.slot);
-        self.freshness.heard(alive.ballot, alive.seq, alive.echo, alive.read_index, alive.answered_at);
+        let echo = alive.echo.filter(|echo| echo.life == self.origin().incarnation).map(|echo| echo.seq);
+        self.freshness.heard(alive.ballot, alive.seq, echo, alive.read_index, alive.answered_at);
         self.freshness.applied(self.applied);
         self.tell_progress(alive.ballot, &mut out);
         let lags = self.applied < alive.commit.slot;
@@ -692,7 +693,11 @@ impl Role for Replica {
             }
             Message::ViewIs(view) => {
                 let mut out = Outputs::default();
+                let is_known = self.view == view;
                 self.learn_view(&view, &mut out);
+                if is_known && from.node != self.me.node {
+                    self.tell_siblings(&mut out); // a peer says it because our leader does not seem to know
+                }
                 out
             }
             Message::Dismissed(view) => {

@@ -153,6 +153,7 @@ impl Sane for Heartbeat {
             && self.view.is_sane()
             && self.cluster_ms.is_sane()
             && self.read_index.is_sane()
+            && self.echo.is_none_or(|echo| echo.life.is_sane() && echo.seq.is_sane())
     }
 }
 
@@ -193,8 +194,8 @@ impl Message {
             }
             Message::Commit { commit } => commit.slot.is_sane() && commit.ballot.is_sane(),
             Message::Heartbeat(heartbeat) => heartbeat.is_sane(),
-            Message::HeartbeatAnswer { ballot, seq, sent_at, promised, .. } => {
-                ballot.is_sane() && seq.is_sane() && sent_at.is_sane() && promised.is_sane()
+            Message::HeartbeatAnswer { ballot, seq, sent_at, promised, life, .. } => {
+                life.is_sane() && ballot.is_sane() && seq.is_sane() && sent_at.is_sane() && promised.is_sane()
             }
             Message::Request { commands } => commands.is_sane(),
             Message::OutOfOrder { origin, expected, ballot } => {

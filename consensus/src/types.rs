@@ -101,8 +101,10 @@ impl fmt::Debug for Slot {
 
 /// "Everything up to `slot` is decided", as said by the leader of `ballot`.
 ///
-/// **Safe:** it covers only slots below that leader's phase-1 watermark and slots decided in `ballot` itself, so
-/// a node may take its own accepted value as the decision only if it accepted it in a ballot ≥ `ballot`.
+/// **Safe:** it covers only slots up to that leader's phase-1 watermark and slots decided in `ballot` itself, so a node may take its
+/// own accepted value as the decision only if it accepted it in exactly `ballot`: the leader proposed it, hence above its phase-1
+/// watermark, hence it was decided in `ballot`. (A value accepted in a higher ballot may have lost against one chosen in a ballot higher
+/// still, which the phase-1 watermark of a leader whose last promise came late can cover.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Watermark {
     /// The ballot of the leader that says so.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 use std::time::Duration;
-use warlock_consensus::message::{Heartbeat, P1b};
+use warlock_consensus::message::{Echo, Heartbeat, P1b};
 use warlock_consensus::*;
 
 // ---- a host that survives its roles ----
@@ -397,7 +397,7 @@ impl Scene {
                     commit: self.watermark(dice, bold),
                     view: self.views(dice, bold),
                     cluster_ms: dice.number(bold),
-                    echo: dice.coin().then(|| dice.number(bold)),
+                    echo: dice.coin().then(|| Echo { life: dice.number(bold), seq: dice.number(bold) }),
                     read_index: self.slot(dice, bold),
                 };
                 (RoleId::Acceptor, Message::Heartbeat(Box::new(heartbeat)))
@@ -405,7 +405,17 @@ impl Scene {
             12 => {
                 let (seq, sent_at, granted) = (dice.number(bold), dice.time(bold), dice.coin());
                 let promised = if dice.coin() { ballot } else { self.ballot(dice, bold) };
-                (RoleId::Leader, Message::HeartbeatAnswer { ballot, seq, sent_at, promised, granted })
+                (
+                    RoleId::Leader,
+                    Message::HeartbeatAnswer {
+                        ballot,
+                        seq,
+                        sent_at,
+                        promised,
+                        granted,
+                        life: dice.number(bold),
+                    },
+                )
             }
             13 => {
                 let role = dice.pick(&[RoleId::Leader, RoleId::Acceptor]);

@@ -18,10 +18,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A new ballot: grants of the old one count no more. A lease already held goes on until its end: the acceptors are bound to this
-    /// node whatever its ballot.
-    pub fn new_ballot(&mut self) {
+    /// A new ballot: grants of the old one count no more. A lease already held goes on: the acceptors are bound to this node whatever
+    /// its ballot; but no longer than `at_most`, a lease of the new ballot's view from now. The voters of a new view may have granted nothing in
+    /// the old one; what binds them is this ballot's start entry, for the new view's lease.
+    pub fn new_ballot(&mut self, at_most: Time) {
         self.grants.clear();
+        self.until = self.until.map(|until| until.min(at_most));
     }
 
     /// A voter granted the request sent at `sent_at`; `counted` is how long that counts.

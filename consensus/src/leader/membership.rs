@@ -1,6 +1,7 @@
 //! Which members the master hears, and which changes of the member set follow from it.
 
 use crate::config::Config;
+use crate::message::Echo;
 use crate::types::{NodeId, Time};
 use crate::view::{Change, Condition, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,8 @@ pub struct Heard {
     pub at: Time,
     /// Whether it has answered in this ballot at all.
     pub in_ballot: bool,
-    /// Its last answered heartbeat.
-    pub seq: Option<u64>,
+    /// Its last answer to a heartbeat.
+    pub answer: Option<Echo>,
     /// How far it has applied.
     pub applied: u64,
     /// How far its decisions are durable.
@@ -31,16 +32,16 @@ impl Hearing {
     /// Every member has the benefit of the doubt when a ballot begins.
     #[must_use]
     pub fn new(view: &View, now: Time) -> Hearing {
-        let start = Heard { at: now, in_ballot: false, seq: None, applied: 0, durable: 0 };
+        let start = Heard { at: now, in_ballot: false, answer: None, applied: 0, durable: 0 };
         Hearing { members: view.members.keys().map(|id| (*id, start)).collect() }
     }
 
     /// A member answered a heartbeat.
-    pub fn answered(&mut self, node: NodeId, seq: u64, now: Time) {
+    pub fn answered(&mut self, node: NodeId, answer: Echo, now: Time) {
         if let Some(heard) = self.members.get_mut(&node) {
             heard.at = heard.at.max(now);
             heard.in_ballot = true;
-            heard.seq = heard.seq.max(Some(seq));
+            heard.answer = heard.answer.max(Some(answer));
         }
     }
 

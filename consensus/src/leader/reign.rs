@@ -4,7 +4,7 @@ use super::membership::Hearing;
 use super::proposer::Proposer;
 use super::{Leader, State, admin_answer, data};
 use crate::commander::Commander;
-use crate::message::{Address, AdminError, Adopted, Heartbeat, Message, PValue, RoleId};
+use crate::message::{Address, AdminError, Adopted, Echo, Heartbeat, Message, PValue, RoleId};
 use crate::planted::Bug;
 use crate::record::Record;
 use crate::role::{Outputs, Spawn};
@@ -69,7 +69,7 @@ impl Leader {
         if self.config.has_bug(Bug::StampGoesBack) {
             self.clock.trust_wall(now);
         }
-        self.lease.new_ballot();
+        self.lease.new_ballot(now.at.plus(self.counted()));
         let mut phase1_watermark = watermark;
         if self.config.has_bug(Bug::ProposeBelowWatermark) {
             phase1_watermark = watermark.min(self.replica_applied);
@@ -194,6 +194,7 @@ impl Leader {
         sent_at: Time,
         promised: Ballot,
         granted: bool,
+        life: u64,
         now: Now,
     ) -> Outputs {
         let mut out = Outputs::default();
@@ -211,7 +212,7 @@ impl Leader {
             reign.preempted = true;
             return out;
         }
-        reign.hearing.answered(from, seq, now.at);
+        reign.hearing.answered(from, Echo { life, seq }, now.at);
         if granted {
             self.count_grant(from, sent_at, now);
             self.answer_early_readers(now, &mut out);
@@ -406,7 +407,7 @@ impl Leader {
                 commit,
                 view: self.views.clone(),
                 cluster_ms,
-                echo: reign.hearing.of(*node).and_then(|heard| heard.seq).filter(|_| serving),
+                echo: reign.hearing.of(*node).and_then(|heard| heard.answer).filter(|_| serving),
                 read_index,
             };
             let to = Address { node: *node, role: RoleId::Acceptor };

@@ -27,7 +27,9 @@ impl Freshness {
         if let Some((_, _, at)) = self.answers.iter().find(echoed) {
             self.promised.push_back((read_index, *at));
         }
-        self.answers.push_back((ballot, seq, answered_at));
+        if self.answers.back().is_none_or(|(known, number, _)| (*known, *number) < (ballot, seq)) {
+            self.answers.push_back((ballot, seq, answered_at)); // a late copy is not the answer that is echoed
+        }
         if self.answers.len() > REMEMBERED {
             self.answers.pop_front();
         }

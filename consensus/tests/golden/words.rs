@@ -221,7 +221,7 @@ pub fn message(message: &Message) -> String {
         }
         Message::Commit { commit } => format!("commit {}/{}", commit.ballot, commit.slot),
         Message::Heartbeat(beat) => {
-            let echo = beat.echo.map_or(String::new(), |echo| format!(", echo {echo}"));
+            let echo = beat.echo.map_or(String::new(), |echo| format!(", echo {}", echo.seq));
             format!("heartbeat {} of {}, commit {}{echo}", beat.seq, beat.ballot, beat.commit.slot)
         }
         Message::HeartbeatAnswer { ballot, seq, promised, granted, .. } => {
