@@ -46,6 +46,7 @@ else
 endif
 
 planted: ## Break each safety rule on purpose and see that it is noticed
+	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-consensus --features planted-bugs --lib noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-sim --features planted-bugs --test planted -- --nocapture
 
 golden: ## Regenerate the golden scripts and show what changed

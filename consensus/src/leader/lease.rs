@@ -58,3 +58,35 @@ impl Lease {
         self.until.is_some_and(|until| at < until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn view(ids: &[u64]) -> View {
+        View::first(ids.iter().map(|id| (NodeId(*id), Bytes::new())), Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_majority_counts_from_the_oldest_request_that_it_needs() {
+        let (mut lease, view, second) = (Lease::default(), view(&[1, 2, 3]), Duration::from_secs(1));
+        lease.grant(NodeId(1), Time(500), &view, second);
+        lease.grant(NodeId(9), Time(900), &view, second);
+        assert_eq!(lease.until(), None, "a stranger's grant does not count");
+        lease.grant(NodeId(3), Time(200), &view, second);
+        assert_eq!(lease.until(), Some(Time(1_000_200)));
+        lease.grant(NodeId(2), Time(400), &view, second);
+        assert_eq!(lease.until(), Some(Time(1_000_400)));
+    }
+
+    #[test]
+    fn a_long_lease_is_not_carried_into_a_view_with_a_short_one() {
+        let (mut lease, view) = (Lease::default(), view(&[1]));
+        lease.grant(NodeId(1), Time(0), &view, Duration::from_secs(60));
+        lease.new_ballot(Time(1_000_000));
+        assert!(lease.holds(Time(999_999)) && !lease.holds(Time(1_000_000)));
+        lease.release();
+        assert_eq!(lease.until(), None);
+    }
+}

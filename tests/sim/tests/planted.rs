@@ -7,7 +7,10 @@ use consensus::planted::Bug;
 use warlock_sim::run::{first_catch, install_panic_hook};
 
 /// Random schedules rarely get there: these are caught elsewhere.
-const CAUGHT_ELSEWHERE: &[(Bug, &str)] = &[];
+const CAUGHT_ELSEWHERE: &[(Bug, &str)] = &[(
+    Bug::LeaseForgottenAtRestart,
+    "acceptor::tests::a_restarted_acceptor_that_forgets_its_lease_is_noticed (it takes about 1 seed in 3,000 here)",
+)];
 
 /// Seeds that may be needed.
 const SEEDS_MAX: u64 = 2_000;
