@@ -329,6 +329,18 @@ fn large_values_pass_and_too_large_ones_are_refused_without_harm() {
 }
 
 #[test]
+fn nothing_of_an_unsupported_transaction_runs() {
+    let cluster = Cluster::start(1);
+    let mut client = cluster.client(1);
+    for words in [&["MULTI"][..], &["SET", "half", "done"], &["EXEC"]] {
+        client.send(words).unwrap();
+    }
+    assert!(client.receive().unwrap().starts_with("-ERR transactions are not supported yet"));
+    assert!(client.receive().is_err(), "the connection is closed");
+    assert_eq!(cluster.client(1).ask(&["EXISTS", "half"]).unwrap(), ":0");
+}
+
+#[test]
 fn keys_expire_on_an_idle_cluster() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(1);

@@ -74,6 +74,18 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         },
     },
     OwnCommand {
+        name: "MULTI",
+        summary: "Not there yet. Closes the connection, so that nothing of the transaction runs by itself.",
+        arity: Arity::Exactly(0),
+        before_auth: false,
+        alone: false,
+        handler: |_, _, _| {
+            Effect::Close(Reply::error(
+                "ERR transactions are not supported yet; nothing of this one was done",
+            ))
+        },
+    },
+    OwnCommand {
         name: "CLIENT",
         summary: "Tells about connections, and names them.",
         arity: Arity::AtLeast(1),
