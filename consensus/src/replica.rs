@@ -153,6 +153,12 @@ impl Replica {
         self.durable
     }
 
+    /// The newest durable snapshot that it has heard of.
+    #[must_use]
+    pub fn snapshot(&self) -> u64 {
+        self.snapshot
+    }
+
     /// How many decided values it keeps.
     #[must_use]
     pub fn log_len(&self) -> usize {

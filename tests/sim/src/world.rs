@@ -307,7 +307,7 @@ impl World {
             verdict.fail(|| format!("{broken} on {id}"));
         }
         if self.steps.is_multiple_of(64) {
-            crate::invariants::bounds::check(&process.node, host, &self.config, verdict);
+            crate::invariants::bounds::check(&process.node, &self.config, verdict);
         }
         let leader = process.node.leader();
         if leader.lease_until().is_some_and(|until| until > host.clock.read(self.now).at) {

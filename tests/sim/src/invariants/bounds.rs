@@ -1,16 +1,14 @@
 //! State stays small: what a node keeps is bounded by its configuration and by how far its newest snapshot lies back.
 
 use super::Verdict;
-use crate::host::Host;
 use consensus::{Config, Node};
 
 /// Compares one node's state with its bounds.
-pub fn check(node: &Node, host: &Host, config: &Config, verdict: &mut Verdict) {
+pub fn check(node: &Node, config: &Config, verdict: &mut Verdict) {
     let id = node.id();
     let replica = node.replica();
-    // The replica may not have heard of the newest one yet.
-    let snapshot = host.older.as_ref().map_or(0, |stored| stored.slot);
-    let uncovered = replica.decided().max(replica.applied()).saturating_sub(snapshot);
+    // Measured from the snapshot that the replica has heard of: several may be durable before it hears of the first.
+    let uncovered = replica.decided().max(replica.applied()).saturating_sub(replica.snapshot());
     let ahead = config.accept_ahead_max + 2 * config.window + config.durable_every;
     let log = usize::try_from(config.log_keep + uncovered + 2 * ahead + 8).unwrap_or(usize::MAX);
     verdict.check(replica.log_len() <= log, || {
