@@ -1,0 +1,195 @@
+//! A running node: opens its directory, starts the roles, the links and the Redis face, and runs turns until it is told to stop.
+//!
+//! Parts: `open` from a directory to roles · `turns` the loop · `peers` links to the other members · `admin` what an operator asks · `report` what the
+//! node tells · `sweep` keys whose time has passed. All of it runs on the node's one thread.
+
+mod admin;
+mod open;
+mod peers;
+mod report;
+mod sweep;
+mod turns;
+
+use crate::host::backend::MachineBackend;
+use crate::host::clock;
+use crate::host::core::{Core, Fatal};
+use crate::host::links::{self, Outbox};
+use crate::identity::{Contact, IdentityError, NodeIdentity};
+use crate::snapshots::Snapshots;
+use bytes::Bytes;
+use consensus::{Config, NodeId};
+use server::{Engine, Face, Facts, Settings, Ticket};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use storage::journal;
+use storage::machine::View;
+use storage::snapshot::SnapshotError;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tracing::info;
+
+/// What a node needs to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where its data is.
+    pub directory: PathBuf,
+    /// What clients may do.
+    pub settings: Settings,
+    /// The engine's limits and intervals.
+    pub config: Config,
+}
+
+/// Why a node does not run.
+#[derive(Debug)]
+pub enum NodeError {
+    /// The directory is no node's.
+    Identity(IdentityError),
+    /// The journal cannot be opened.
+    Journal(journal::OpenError),
+    /// The snapshots cannot be read.
+    Snapshot(SnapshotError),
+    /// An address cannot be used.
+    Address(String, io::Error),
+    /// A file cannot be used.
+    Io(PathBuf, io::Error),
+    /// A setting makes no sense.
+    Setting(String),
+    /// The journal or the store failed while running.
+    Failed(String),
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeError::Identity(error) => write!(f, "{error}"),
+            NodeError::Journal(error) => write!(f, "{error}"),
+            NodeError::Snapshot(error) => write!(f, "{error}"),
+            NodeError::Address(address, error) => {
+                write!(f, "cannot listen on {address}: {error}; is another process using it?")
+            }
+            NodeError::Io(path, error) => write!(f, "cannot use {}: {error}", path.display()),
+            NodeError::Setting(what) => write!(f, "{what}"),
+            NodeError::Failed(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {}
+
+impl From<Fatal> for NodeError {
+    fn from(fatal: Fatal) -> Self {
+        NodeError::Failed(fatal.to_string())
+    }
+}
+
+/// What lies behind the Redis face.
+struct Running {
+    identity: NodeIdentity,
+    contact: Contact,
+    core: RefCell<Core<MachineBackend>>,
+    snapshots: RefCell<Snapshots>,
+    wake: Arc<Notify>,
+    face: OnceCell<Rc<Face>>,
+    outboxes: RefCell<BTreeMap<NodeId, Rc<Outbox>>>,
+    admin: RefCell<Vec<(Vec<Bytes>, Ticket)>>,
+    /// Administrative requests that wait for the master's answer.
+    asked: RefCell<BTreeMap<u64, (Ticket, Instant)>>,
+    /// Names the next of them; begins at random, so that an answer to an earlier life is not taken.
+    next_admin: Cell<u64>,
+    is_removed: RefCell<bool>,
+}
+
+/// Runs a node until `stop` is ready. Must be called inside a `LocalSet`.
+///
+/// # Errors
+/// When it cannot start, or its disk fails.
+pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+    options.config.validate().map_err(NodeError::Setting)?;
+    let identity = NodeIdentity::read(&options.directory).map_err(NodeError::Identity)?;
+    let wake = Arc::new(Notify::new());
+    let (core, snapshots) = open::open(&options, &identity, &wake)?;
+    let contact = peers::member_contact(&core.node.replica().view().clone(), identity.node)
+        .unwrap_or_else(|| Contact { peer: "127.0.0.1:0".into(), client: "127.0.0.1:0".into() });
+    let clients = bind(&contact.client).await?;
+    let peers = bind(&contact.peer).await?;
+    let incarnation = core.records().incarnation;
+    info!(node = %identity.node, clients = contact.client, peers = contact.peer, "node started");
+    let node = Rc::new(Running {
+        contact,
+        core: RefCell::new(core),
+        snapshots: RefCell::new(snapshots),
+        wake,
+        face: OnceCell::new(),
+        outboxes: RefCell::default(),
+        admin: RefCell::default(),
+        asked: RefCell::default(),
+        next_admin: Cell::new(rand::random()),
+        is_removed: RefCell::new(false),
+        identity,
+    });
+    let face = Face::new(node.clone(), options.settings);
+    let _ = node.face.set(face.clone());
+    let me = node.link_identity(incarnation);
+    let deliver = {
+        let node = node.clone();
+        Rc::new(move |letters| {
+            node.core.borrow_mut().deliver(letters);
+            node.wake.notify_one();
+        })
+    };
+    let listening = tokio::task::spawn_local(links::listen(peers, me.clone(), deliver));
+    let serving = tokio::task::spawn_local(face.listen(clients));
+    let sweeping = tokio::task::spawn_local(sweep::sweep(node.clone()));
+    let view = node.core.borrow().node.replica().view().clone();
+    node.link(&view, &me);
+    let outcome = node.turns(&me, &serving, stop).await;
+    for task in [listening, serving, sweeping] {
+        task.abort();
+    }
+    outcome
+}
+async fn bind(address: &str) -> Result<TcpListener, NodeError> {
+    TcpListener::bind(address).await.map_err(|error| NodeError::Address(address.to_string(), error))
+}
+
+impl Engine for Running {
+    fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool {
+        let core = self.core.borrow();
+        let may_read = core.node.can_lease_read(clock::now());
+        if may_read {
+            read(&core.backend.machine.view(core.ledger.cluster_ms()));
+        }
+        may_read
+    }
+
+    fn read(&self, read: &mut dyn FnMut(&View<'_>)) {
+        let core = self.core.borrow();
+        read(&core.backend.machine.view(core.ledger.cluster_ms()));
+    }
+
+    fn read_later(&self, ticket: Ticket) {
+        self.core.borrow_mut().read_later(ticket, clock::now());
+        self.wake.notify_one();
+    }
+
+    fn write(&self, payload: Bytes, ticket: Ticket) {
+        self.core.borrow_mut().submit(payload, ticket, clock::now());
+        self.wake.notify_one();
+    }
+
+    fn admin(&self, words: Vec<Bytes>, ticket: Ticket) {
+        self.admin.borrow_mut().push((words, ticket));
+        self.wake.notify_one();
+    }
+
+    fn facts(&self) -> Facts {
+        self.known_facts()
+    }
+}

@@ -1,0 +1,83 @@
+//! Puts a node together from its directory: journal, newest good snapshot, roles.
+//!
+//! A directory that cannot give back everything that this node promised is refused: the way out is to come back as a new member.
+
+use super::{NodeError, Options};
+use crate::codec;
+use crate::host::backend::MachineBackend;
+use crate::host::clock;
+use crate::host::core::Core;
+use crate::identity::NodeIdentity;
+use crate::snapshots::Snapshots;
+use consensus::{Durable, Ledger, Node, Standing};
+use std::io;
+use std::sync::Arc;
+use storage::journal::{self, Journal};
+use storage::machine::Machine;
+use tokio::sync::Notify;
+
+/// Puts the node together from its directory.
+pub(super) fn open(
+    options: &Options,
+    identity: &NodeIdentity,
+    wake: &Arc<Notify>,
+) -> Result<(Core<MachineBackend>, Snapshots), NodeError> {
+    let directory = options.directory.join("journal");
+    let mut id = identity.cluster;
+    for (byte, part) in id[8..].iter_mut().zip(identity.node.0.to_be_bytes()) {
+        *byte ^= part; // another member's journal is foreign, too
+    }
+    let mut journal_options = journal::Options::new(&directory, id);
+    // What clients may have in flight bounds it; refusing a batch would stop the node.
+    journal_options.queue_bytes_max = u64::MAX;
+    // The first start makes the journal; from then on a missing one is an error, not a node without memory.
+    let marker = options.directory.join("started");
+    journal_options.create = !marker.exists();
+    let mut durable = Durable { view: Some(identity.view.clone()), ..Durable::default() };
+    let replay = |bytes: &[u8]| {
+        durable.apply(codec::record_from_bytes(bytes)?);
+        Ok(())
+    };
+    let (journal_wake, snapshot_wake) = (wake.clone(), wake.clone());
+    let journal = Journal::open(journal_options, replay, move || journal_wake.notify_one())
+        .map_err(NodeError::Journal)?;
+    mark_started(&marker).map_err(|error| NodeError::Io(marker.clone(), error))?;
+    let path = options.directory.join("snapshots");
+    let snapshots =
+        Snapshots::open(path.clone(), identity.cluster, Arc::new(move || snapshot_wake.notify_one()))
+            .map_err(|error| NodeError::Io(path, error))?;
+    let (standing, ledger, machine) = match snapshots.newest().map_err(NodeError::Snapshot)? {
+        Some(loaded) => {
+            let stamp_ms = loaded.ledger.cluster_ms();
+            let standing = Standing { slot: loaded.slot, stamp_ms, view: Some(loaded.view) };
+            (standing, loaded.ledger, loaded.machine)
+        }
+        None => (Standing::default(), Ledger::new(identity.view.current.clone()), Machine::default()),
+    };
+    if durable.decided_through(standing.slot) < durable.decided {
+        // Its acceptor would have forgotten values that it accepted: the same as a lost disk.
+        return Err(NodeError::Failed(format!(
+            "the journal of {} continues behind slot {}, but the newest usable snapshot ends at slot {}: a snapshot is damaged or missing; \
+             remove this node from its cluster, empty its directory and add it again as a new member",
+            options.directory.display(),
+            durable.decided,
+            standing.slot
+        )));
+    }
+    let config = Arc::new(options.config.clone());
+    let recovered =
+        Node::recover(identity.node, &config, durable.clone(), standing, rand::random(), clock::now());
+    let backend = MachineBackend { machine, failure: None };
+    let core = Core::new(recovered, (ledger, backend), config, journal, durable)?;
+    Ok((core, snapshots))
+}
+
+fn mark_started(marker: &std::path::Path) -> io::Result<()> {
+    if !marker.exists() {
+        std::fs::File::create(marker)?.sync_all()?;
+        if let Some(parent) = marker.parent() {
+            std::fs::File::open(parent)?.sync_all()?;
+        }
+    }
+    Ok(())
+}

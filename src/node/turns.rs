@@ -1,0 +1,144 @@
+//! The node's loop: one turn of the core after the other, what each leaves to do, and the way out when it is told to stop.
+
+use super::{NodeError, Running};
+use crate::host::backend::MachineBackend;
+use crate::host::clock;
+use crate::host::core::Todo;
+use crate::host::handshake::Identity;
+use crate::snapshots::Snapshots;
+use consensus::{Address, Message, RoleId};
+use std::future::Future;
+use std::time::Duration;
+use tracing::{error, info};
+
+/// How long a stopping master waits for a successor.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
+impl Running {
+    pub(super) async fn turns(
+        &self,
+        me: &Identity,
+        serving: &tokio::task::JoinHandle<()>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), NodeError> {
+        tokio::pin!(stop);
+        let mut give_up_at: Option<tokio::time::Instant> = None;
+        loop {
+            let todo = self.core.borrow_mut().turn(clock::now())?;
+            let has_more = self.handle(todo, me)?;
+            // Connections that became readable get their turn first, so that what they bring joins the next one.
+            tokio::task::yield_now().await;
+            if has_more {
+                continue;
+            }
+            let is_stopping = give_up_at.is_some();
+            let is_quiet = !self.is_master() && self.core.borrow().waiting() == 0;
+            if is_stopping && (is_quiet || give_up_at.is_some_and(|at| at <= tokio::time::Instant::now())) {
+                return Ok(());
+            }
+            let now = clock::now();
+            let until = self.core.borrow().deadline().map_or(Duration::from_secs(1), |due| due.since(now.at));
+            tokio::select! {
+                biased; // a busy node is always awake: what it must not miss comes first
+                () = &mut stop, if !is_stopping => {
+                    info!("stopping");
+                    give_up_at = Some(tokio::time::Instant::now() + HAND_OVER);
+                    let transfer = Message::Transfer { to: None, ticket: 0 };
+                    self.core.borrow_mut().post(RoleId::Leader, transfer);
+                    serving.abort(); // no new clients
+                }
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(until) => {}
+            }
+        }
+    }
+
+    fn is_master(&self) -> bool {
+        let view = self.core.borrow().node.leader().view().clone();
+        view.current.voters().count() > 1 && self.core.borrow().node.leader().is_master(clock::now())
+    }
+
+    /// Does what a turn left to do. True: another turn is due at once.
+    fn handle(&self, todo: Todo, me: &Identity) -> Result<bool, NodeError> {
+        if let Some(error) = &self.core.borrow().backend.failure {
+            return Err(NodeError::Failed(format!("the store failed: {error}")));
+        }
+        let mut has_more = false;
+        if let Some(face) = self.face.get() {
+            for (ticket, answer) in todo.answers {
+                face.answer(ticket, answer);
+            }
+        }
+        if let Some(view) = &todo.view {
+            self.link(view, me);
+        }
+        if todo.removed {
+            error!("this node was removed from the cluster; it serves no more");
+            *self.is_removed.borrow_mut() = true;
+        }
+        let mut snapshots = self.snapshots.borrow_mut();
+        for (to, slot, offset) in todo.snapshot_requests {
+            if let Some(message) = snapshots.chunk(slot, offset) {
+                self.core.borrow_mut().ask(Address { node: to, role: RoleId::Replica }, message);
+                has_more = true;
+            }
+        }
+        for (slot, offset, data) in todo.chunks {
+            if let Err(error) = snapshots.keep(slot, offset, &data) {
+                error!(%error, "a piece of a snapshot cannot be kept");
+            }
+        }
+        if let Some(slot) = todo.install {
+            has_more = true;
+            self.install(slot, &mut snapshots)?;
+        }
+        let mut core = self.core.borrow_mut();
+        if let Some(slot) = snapshots.finished() {
+            core.snapshot_taken(slot)?;
+            has_more = true;
+        }
+        if !core.is_checkpointing() && snapshots.is_due(core.journal_bytes()) {
+            let view = core.node.replica().view().clone();
+            snapshots.take(&core.ledger, &view, &core.backend.machine);
+        }
+        drop(core);
+        drop(snapshots);
+        for message in todo.admin {
+            self.admin_answered(message);
+        }
+        self.give_up_admin();
+        let asked = std::mem::take(&mut *self.admin.borrow_mut());
+        for (words, ticket) in asked {
+            has_more = true;
+            self.run_admin(&words, ticket);
+        }
+        Ok(has_more)
+    }
+
+    fn install(&self, slot: u64, snapshots: &mut Snapshots) -> Result<(), NodeError> {
+        let mut core = self.core.borrow_mut();
+        let message = match snapshots.install(slot) {
+            Ok(loaded) if loaded.slot != slot || loaded.ledger.applied() != slot => {
+                error!(slot, "a fetched snapshot is of another slot; it is fetched again");
+                Message::InstallFailed { slot }
+            }
+            Ok(loaded) => {
+                info!(slot, "snapshot installed");
+                let stamp_ms = loaded.ledger.cluster_ms();
+                core.installed(
+                    slot,
+                    loaded.ledger,
+                    MachineBackend { machine: loaded.machine, failure: None },
+                )?;
+                let executed_below = core.ledger.executed_below(core.node.origin());
+                Message::Installed { slot, stamp_ms, executed_below, view: Some(loaded.view) }
+            }
+            Err(error) => {
+                error!(slot, error, "a fetched snapshot cannot be used; it is fetched again");
+                Message::InstallFailed { slot }
+            }
+        };
+        core.post(RoleId::Replica, message);
+        Ok(())
+    }
+}
