@@ -1,6 +1,6 @@
 //! Replies as RESP bytes.
 
-use crate::resp::Encoder;
+use crate::resp::{Encoder, Protocol};
 use storage::reply::Reply;
 
 /// Appends a reply in the encoder's protocol.
@@ -30,6 +30,17 @@ pub fn put(encoder: &mut Encoder<'_>, reply: &Reply) {
             for (field, value) in pairs {
                 put(encoder, field);
                 put(encoder, value);
+            }
+        }
+        Reply::Pairs(pairs) => {
+            let nests = encoder.protocol() == Protocol::Resp3;
+            encoder.put_array(if nests { pairs.len() } else { pairs.len().saturating_mul(2) });
+            for (first, second) in pairs {
+                if nests {
+                    encoder.put_array(2);
+                }
+                put(encoder, first);
+                put(encoder, second);
             }
         }
         Reply::Double(number) => encoder.put_double(*number),

@@ -44,7 +44,11 @@ pub(crate) fn invalid_expire(command: &str) -> Reply {
 /// The wrong number of arguments.
 #[must_use]
 pub fn wrong_arity(spec: &CommandSpec) -> Reply {
-    let name = spec.name.to_ascii_lowercase();
+    wrong_arity_of(&spec.name.to_ascii_lowercase())
+}
+
+/// The same, said by a command that finds out itself.
+pub(crate) fn wrong_arity_of(name: &str) -> Reply {
     Reply::Error(format!("ERR wrong number of arguments for '{name}' command").into())
 }
 

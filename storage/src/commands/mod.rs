@@ -13,15 +13,18 @@ mod args;
 mod errors;
 mod extended;
 mod glob;
+mod hashes;
 mod internal;
 mod keys;
 mod lookup;
 mod number;
+mod scanning;
 mod server;
 mod spec;
 mod strings;
 #[cfg(test)]
 mod tests;
+mod typed;
 
 pub use args::Args;
 pub use errors::{unknown_command, wrong_arity};
@@ -33,6 +36,12 @@ pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 
 #[allow(unused_imports, reason = "the documentation refers to them")]
 use crate::machine::{Txn, View};
+use crate::reply::Reply;
+
+/// Handlers are written with `?`; an error is a reply, too.
+fn reply(result: Result<Reply, Reply>) -> Reply {
+    result.unwrap_or_else(|error| error)
+}
 
 /// Every family of commands.
 const FAMILIES: &[&[CommandSpec]] = &[
@@ -40,6 +49,8 @@ const FAMILIES: &[&[CommandSpec]] = &[
     strings::CONDITIONAL,
     strings::NUMBERS,
     strings::RANGES,
+    hashes::COMMANDS,
+    hashes::LOOKS,
     keys::COMMANDS,
     keys::EXPIRY,
     keys::SCANS,

@@ -124,6 +124,10 @@ pub enum Group {
     Generic,
     /// Strings.
     String,
+    /// Hashes.
+    Hash,
+    /// Lists.
+    List,
     /// The node and its databases.
     Server,
 }
@@ -135,6 +139,8 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::Hash => "hash",
+            Group::List => "list",
             Group::Server => "server",
         }
     }

@@ -6,13 +6,14 @@
 //! | meta `01` | `01` 0⁷ · number⁸ | a varint or, for a database, varints (see `meta`) |
 //! | keys `10` | `10` generation⁷ · hash⁸ · key | tag¹ · version (varint) · deadline (varint, if tagged) · body |
 //! | deadlines `11` | `11` deadline⁸ generation⁷ · hash⁸ · key | nothing |
-//! | members `12` | `12` object⁷ · what the type wants | what the type wants |
+//! | members `12`: a hash | `12` object⁷ · hash of the field⁸ · field | the value |
 //! | garbage `13` | `13` kind⁷ · number⁸ | nothing |
 //! | deleted `14` | `14` 0⁷ · bucket⁸ | version (varint) |
 //!
 //! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
 //! new one, SWAPDB exchanges two, and what belongs to a dead generation is garbage, removed little by little. A key with members
-//! (a hash, a list …) has an *object* id under which their rows are: DEL and RENAME touch the key's row only.
+//! (a hash, a list …) has an *object* id under which their rows are: DEL and RENAME touch the key's row only. Its body is the object id⁸ and
+//! what the type wants: a hash its number of fields, as a varint.
 
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
 use crate::varint;
@@ -91,6 +92,19 @@ pub(crate) fn parse_deadline(row: RowKeyRef<'_>) -> Option<(u64, u64, u64, &[u8]
 /// The rows of an object's members.
 pub(crate) fn members(object: u64) -> RowRange {
     RowRange::prefix(&first(MEMBERS, object).to_be_bytes())
+}
+
+/// The row of a hash's field. Fields lie in the order of their hashes, so that a cursor is a piece of a hash, as for keys.
+pub(crate) fn field_row(object: u64, field: &[u8]) -> RowKeyRef<'_> {
+    RowKeyRef::from_parts(first(MEMBERS, object), key_hash(field), field)
+}
+
+/// The rows of a hash's fields whose hashes are at least `hash`.
+pub(crate) fn fields_from(object: u64, hash: u64) -> RowRange {
+    RowRange {
+        from: RowKey::concat(first(MEMBERS, object), hash, &[]),
+        to: Some(RowKey::concat(first(MEMBERS, object) + 1, 0, &[])),
+    }
 }
 
 /// A member's row, moved to another object.

@@ -14,7 +14,7 @@
 mod checksum;
 mod expiry;
 mod keyspace;
-mod layout;
+pub(crate) mod layout;
 mod meta;
 mod overlay;
 mod payload;
@@ -236,14 +236,7 @@ impl Txn<'_> {
                 let stamp = self.stamp;
                 handler(self, &stamp, &args)
             }
-            Handler::Read(handler) => {
-                let view = self.view();
-                let reply = handler(&view, &args);
-                if let Err(error) = view.check() {
-                    self.poison(error);
-                }
-                reply
-            }
+            Handler::Read(handler) => self.look(|view| handler(view, &args)),
         }
     }
 }

@@ -68,6 +68,16 @@ impl<'m> Txn<'m> {
         View::new(self, &self.meta, self.stamp.at_ms, self.stamp.slot ^ u64::from(self.stamp.index) << 48)
     }
 
+    /// Looks at the transaction's state as a reading command does.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        let view = self.view();
+        let seen = look(&view);
+        if let Err(error) = view.check() {
+            self.poison(error);
+        }
+        seen
+    }
+
     /// Remembers a failure of the store.
     pub(crate) fn poison(&self, error: StoreError) {
         // Only the first one counts; later ones may be its consequences.

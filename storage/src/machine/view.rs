@@ -3,7 +3,9 @@
 use super::keyspace::Found;
 use super::layout::{self, Header};
 use super::meta::{DATABASES, Meta};
-use crate::store::{Order, Rows, StoreError};
+use crate::row::{RowKeyRef, RowRange, RowValue};
+use crate::store::{Order, Rows, StoreError, Visit};
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
 
@@ -57,6 +59,16 @@ impl<'v> View<'v> {
         let row = layout::key_row(self.generation(db), layout::key_hash(key), key);
         let found = Found::parse(self.or_poison(self.rows.get(row))??)?;
         if found.header.is_expired(self.now_ms) { None } else { Some(found) }
+    }
+
+    /// A row's value. Nothing, and not to be trusted, if the store fails.
+    pub(crate) fn row(&self, row: RowKeyRef<'_>) -> Option<Cow<'v, RowValue>> {
+        self.or_poison(self.rows.get(row)).flatten()
+    }
+
+    /// Shows the rows of a range to `visit`, until it breaks.
+    pub(crate) fn each_row(&self, range: &RowRange, order: Order, visit: &mut Visit<'_>) {
+        self.or_poison(self.rows.scan(range, order, visit));
     }
 
     /// A number that changes with every write of the key, also if the key was absent before and after: what WATCH remembers.

@@ -30,6 +30,7 @@ const VERBATIM: u8 = 15;
 /// Small integers, the second most frequent reply, are one byte: `SMALL + n`.
 const SMALL: u8 = 16;
 const SMALL_MAX: i64 = 111;
+const PAIRS: u8 = 128;
 
 /// Why bytes are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +95,8 @@ impl Reply {
             Reply::Array(items) => put_list(out, ARRAY, items),
             Reply::Set(items) => put_list(out, SET, items),
             Reply::Push(items) => put_list(out, PUSH, items),
-            Reply::Map(pairs) => {
-                out.push(MAP);
+            Reply::Map(pairs) | Reply::Pairs(pairs) => {
+                out.push(if matches!(self, Reply::Map(_)) { MAP } else { PAIRS });
                 varint::put(out, pairs.len() as u64);
                 for (field, value) in pairs {
                     field.encode_at(out, below);
@@ -188,11 +189,12 @@ fn decode_at(rest: &mut &[u8], depth_left: usize) -> Result<Reply, ReplyError> {
         ARRAY => Reply::Array(take_list(rest, below.ok_or(ReplyError::TooDeep)?)?),
         SET => Reply::Set(take_list(rest, below.ok_or(ReplyError::TooDeep)?)?),
         PUSH => Reply::Push(take_list(rest, below.ok_or(ReplyError::TooDeep)?)?),
-        MAP => {
+        MAP | PAIRS => {
             let below = below.ok_or(ReplyError::TooDeep)?;
             let count = take_length(rest)?;
             let pair = |_| Ok((decode_at(rest, below)?, decode_at(rest, below)?));
-            Reply::Map((0..count).map(pair).collect::<Result<_, ReplyError>>()?)
+            let pairs = (0..count).map(pair).collect::<Result<_, ReplyError>>()?;
+            if tag == MAP { Reply::Map(pairs) } else { Reply::Pairs(pairs) }
         }
         DOUBLE => {
             let bits = take(rest, 8)?.try_into().map_err(|_| ReplyError::Truncated)?;
@@ -237,7 +239,8 @@ mod tests {
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Reply::Array),
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Reply::Set),
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Reply::Push),
-                prop::collection::vec((inner.clone(), inner), 0..8).prop_map(Reply::Map),
+                prop::collection::vec((inner.clone(), inner.clone()), 0..8).prop_map(Reply::Map),
+                prop::collection::vec((inner.clone(), inner), 0..8).prop_map(Reply::Pairs),
             ]
         })
     }

@@ -31,6 +31,8 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Fields and values.
     Map(Vec<(Reply, Reply)>),
+    /// Pairs: a flat array in RESP2, an array of arrays of two in RESP3.
+    Pairs(Vec<(Reply, Reply)>),
     /// Members without an order.
     Set(Vec<Reply>),
     /// An out-of-band message.

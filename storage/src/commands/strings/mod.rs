@@ -11,7 +11,7 @@ pub(super) use numbers::COMMANDS as NUMBERS;
 pub(super) use plain::COMMANDS;
 pub(super) use ranges::COMMANDS as RANGES;
 
-use super::errors;
+use super::{reply, typed};
 use crate::machine::{Found, Kind, Place, Txn};
 use crate::reply::Reply;
 
@@ -24,19 +24,10 @@ fn string<'k>(
     db: u8,
     key: &'k [u8],
 ) -> Result<(Place<'k>, Option<Found<'static>>), Reply> {
-    let (place, found) = txn.find(db, key);
-    if found.as_ref().is_some_and(|found| found.header.kind != Kind::String) {
-        return Err(errors::WRONG_TYPE);
-    }
-    Ok((place, found))
+    typed::write(txn, db, key, Kind::String)
 }
 
 /// A string as a reply.
 fn bulk_or_null(found: Option<&Found<'_>>) -> Reply {
     found.map_or(Reply::Null, |found| Reply::Bulk(found.to_bytes()))
-}
-
-/// Handlers are written with `?`; an error is a reply, too.
-fn reply(result: Result<Reply, Reply>) -> Reply {
-    result.unwrap_or_else(|error| error)
 }

@@ -149,11 +149,12 @@ fn set_with_options(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result
         Condition::NotEqual(value) => old != Some(value),
     };
     if is_met {
-        let deadline_ms = if options.keeps_deadline { place.deadline_ms() } else { deadline_ms };
         if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= stamp.at_ms) {
             txn.remove(&place);
         } else {
-            txn.put_string(&place, deadline_ms, args[1]);
+            // A deadline that is kept may be this very millisecond, in which the key still lives.
+            let kept = if options.keeps_deadline { place.deadline_ms() } else { None };
+            txn.put_string(&place, deadline_ms.or(kept), args[1]);
         }
     }
     Ok(match (options.wants_old, is_met) {

@@ -57,7 +57,7 @@ proptest! {
         args in prop::collection::vec(prop_oneof![
             prop::sample::select(vec![
                 "a", "b", "h", "0", "1", "-1", "16", "x", "", "nx", "XX", "get", "EX", "PX", "KEEPTTL", "COUNT", "MATCH", "*", "DB", "REPLACE",
-                "IFEQ", "9223372036854775807", "-9223372036854775808", "1e400", "TYPE", "string",
+                "IFEQ", "9223372036854775807", "-9223372036854775808", "1e400", "TYPE", "string", "WITHVALUES", "f0", "2",
             ]).prop_map(|word| word.as_bytes().to_vec()),
             prop::collection::vec(any::<u8>(), 0..30),
         ], 12),

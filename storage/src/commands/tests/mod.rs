@@ -4,6 +4,7 @@
 //! Replies were compared with those of Redis 7.0.15.
 
 mod contract;
+mod hashes;
 mod keys;
 mod strings;
 

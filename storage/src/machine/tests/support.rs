@@ -1,7 +1,7 @@
 //! A machine with a clock, and replies as text.
 
 use crate::commands::{Args, Handler, lookup_any};
-use crate::machine::layout::{self, Kind};
+use crate::machine::layout;
 use crate::machine::{Machine, Stamp, Txn, encode_command};
 use crate::reply::Reply;
 use crate::row::{RowKey, RowRange, RowValue};
@@ -74,18 +74,10 @@ impl Lab {
         self.machine.finish_slot(stamp.slot).unwrap();
     }
 
-    /// Makes a key of a type that has members, with `members` of them.
+    /// Makes a hash with `members` fields.
     pub(crate) fn make_hash(&mut self, key: &str, members: u8) {
-        let db = self.db;
-        self.change(|txn| {
-            let object = txn.next_object();
-            for member in 0..members {
-                let row = layout::member_of(object, RowKey::new(&[[0; 8], [member; 8]].concat()).borrow());
-                txn.put_row(row, RowValue::new(&[member]));
-            }
-            let place = txn.place(db, key.as_bytes());
-            txn.put(&place, Kind::Hash, None, &[&object.to_be_bytes(), &[members]]);
-        });
+        let fields: Vec<_> = (0..members).map(|member| format!("f{member} {member}")).collect();
+        assert_eq!(self.say(&format!("HSET {key} {}", fields.join(" "))), members.to_string());
     }
 
     /// All rows but the machine's numbers and the memory of deletions.
@@ -107,6 +99,7 @@ impl Lab {
                 let row = row.borrow();
                 assert_eq!(row.second(), layout::key_hash(row.tail()));
                 keys += 1;
+                self.check_members(&header, &value);
                 if let Some(deadline_ms) = header.deadline_ms {
                     expiring += 1;
                     let row =
@@ -123,6 +116,17 @@ impl Lab {
         };
         let deadlines = rows_in(&self.machine.store, &layout::deadlines()).into_iter().map(|(row, _)| row);
         assert_eq!(deadlines.filter(is_live).collect::<Vec<_>>(), expected_deadlines, "D1");
+    }
+}
+
+impl Lab {
+    /// A key with members has some, and its body says how many.
+    fn check_members(&self, header: &layout::Header, value: &RowValue) {
+        let Some(object) = header.object else { return };
+        let count = rows_in(&self.machine.store, &layout::members(object)).len() as u64;
+        let body = &value[header.body_at + 8..];
+        assert_eq!(crate::varint::take(&mut &*body), Some(count), "the number of members");
+        assert!(count > 0, "a key without members");
     }
 }
 
@@ -151,7 +155,18 @@ pub(crate) fn show(reply: &Reply) -> String {
         Reply::Integer(n) => n.to_string(),
         Reply::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
         Reply::Null => "nil".into(),
+        Reply::NullArray => "nil*".into(),
         Reply::Array(items) => list(items),
+        Reply::Map(pairs) => format!("{{{}}}", pairs_as_text(pairs)),
+        Reply::Pairs(pairs) => format!("<{}>", pairs_as_text(pairs)),
         other => format!("{other:?}"),
     }
+}
+
+fn pairs_as_text(pairs: &[(Reply, Reply)]) -> String {
+    let mut texts: Vec<_> =
+        pairs.iter().map(|(field, value)| format!("{} {}", show(field), show(value))).collect();
+    // Fields have no order that a client may count on.
+    texts.sort();
+    texts.join(", ")
 }
