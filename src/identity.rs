@@ -22,7 +22,7 @@ pub struct NodeIdentity {
     /// The member.
     pub node: NodeId,
     /// What all members know and nobody else.
-    pub secret: Vec<u8>,
+    pub secret: String,
     /// The configuration when the identity was written.
     pub view: ViewState,
 }
@@ -91,11 +91,15 @@ impl fmt::Display for IdentityError {
 
 impl std::error::Error for IdentityError {}
 
-/// Makes the directories of a new cluster whose members are `members`: (directory, contact) each.
+/// Makes the directories of a new cluster whose members are `members`: (directory, contact) each. Without a secret they get a random one.
 ///
 /// # Errors
 /// When one of the directories already holds a node, or cannot be written.
-pub fn form(members: &[(PathBuf, Contact)], lease: Duration) -> Result<Vec<NodeIdentity>, IdentityError> {
+pub fn form(
+    members: &[(PathBuf, Contact)],
+    lease: Duration,
+    secret: Option<String>,
+) -> Result<Vec<NodeIdentity>, IdentityError> {
     for (directory, _) in members {
         if directory.join(FILE).exists() {
             return Err(IdentityError::Present(directory.clone()));
@@ -103,7 +107,8 @@ pub fn form(members: &[(PathBuf, Contact)], lease: Duration) -> Result<Vec<NodeI
     }
     let ids = (1..).map(NodeId);
     let view = View::first(ids.clone().zip(members.iter().map(|(_, contact)| contact.to_bytes())), lease);
-    let (cluster, secret) = (rand::random::<[u8; 16]>(), rand::random::<[u8; 32]>().to_vec());
+    let cluster = rand::random::<[u8; 16]>();
+    let secret = secret.unwrap_or_else(random_secret);
     let mut identities = Vec::new();
     for (node, (directory, _)) in ids.zip(members) {
         let view = ViewState::first(view.clone());
@@ -138,7 +143,7 @@ impl NodeIdentity {
         Some(NodeIdentity {
             cluster: from_hex(&field("cluster")?)?.try_into().ok()?,
             node: NodeId(field("node")?.parse().ok()?),
-            secret: from_hex(&field("secret")?)?,
+            secret: field("secret")?,
             view: codec::from_bytes(&from_hex(&field("view")?)?).ok()?,
         })
     }
@@ -151,7 +156,7 @@ impl NodeIdentity {
              cluster = {}\nnode = {}\nsecret = {}\nview = {}\n",
             to_hex(&self.cluster),
             self.node.0,
-            to_hex(&self.secret),
+            self.secret,
             to_hex(&codec::to_bytes(&self.view)),
         );
         let temporary = directory.join("identity.new");
@@ -164,6 +169,12 @@ impl NodeIdentity {
         };
         write().map_err(fail)
     }
+}
+
+/// A secret that nobody knows yet.
+#[must_use]
+pub fn random_secret() -> String {
+    to_hex(&rand::random::<[u8; 24]>())
 }
 
 fn to_hex(bytes: &[u8]) -> String {

@@ -4,7 +4,9 @@ pub mod codec;
 pub mod host;
 pub mod identity;
 pub mod node;
+pub mod settings;
 pub mod snapshots;
+pub mod startup;
 
 // A build with bugs planted on purpose must never be shipped.
 const _: () =

@@ -333,7 +333,7 @@ fn nothing_of_an_unsupported_transaction_runs() {
     let cluster = Cluster::start(1);
     let mut client = cluster.client(1);
     for words in [&["MULTI"][..], &["SET", "half", "done"], &["EXEC"]] {
-        client.send(words).unwrap();
+        let _ = client.send(words); // the server may have closed the connection by then
     }
     assert!(client.receive().unwrap().starts_with("-ERR transactions are not supported yet"));
     assert!(client.receive().is_err(), "the connection is closed");

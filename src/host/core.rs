@@ -18,6 +18,7 @@ use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use storage::journal::{AppendError, Journal, SubmitError};
 
 /// What executes commands on this node.
@@ -170,6 +171,11 @@ impl<B: Backend> Core<B> {
         core.applied_before = core.ledger.applied();
         core.perform(RoleId::Replica, outputs, super::clock::now());
         Ok(core)
+    }
+
+    /// How long clients' requests are held, from now on.
+    pub fn set_request_timeout(&mut self, timeout: Duration) {
+        self.waiters.set_timeout(timeout);
     }
 
     // ---- what comes in ----

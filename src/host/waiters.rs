@@ -38,6 +38,11 @@ impl Default for Waiters {
 }
 
 impl Waiters {
+    /// How long whoever comes from now on may wait.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// A command came.
     pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
         self.commands.push_back((Some(ticket), now.at.plus(self.timeout)));

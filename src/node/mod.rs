@@ -15,10 +15,11 @@ use crate::host::clock;
 use crate::host::core::{Core, Fatal};
 use crate::host::links::{self, Outbox};
 use crate::identity::{Contact, IdentityError, NodeIdentity};
+use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use bytes::Bytes;
-use consensus::{Config, NodeId};
-use server::{Engine, Face, Facts, Settings, Ticket};
+use consensus::NodeId;
+use server::{Engine, Face, Facts, Ticket};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,17 +36,6 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tracing::info;
 
-/// What a node needs to start.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where its data is.
-    pub directory: PathBuf,
-    /// What clients may do.
-    pub settings: Settings,
-    /// The engine's limits and intervals.
-    pub config: Config,
-}
-
 /// Why a node does not run.
 #[derive(Debug)]
 pub enum NodeError {
@@ -56,10 +46,17 @@ pub enum NodeError {
     /// The snapshots cannot be read.
     Snapshot(SnapshotError),
     /// An address cannot be used.
-    Address(String, io::Error),
+    Address {
+        /// Which setting says where to listen.
+        setting: &'static str,
+        /// Where.
+        address: String,
+        /// Why not.
+        error: io::Error,
+    },
     /// A file cannot be used.
     Io(PathBuf, io::Error),
-    /// A setting makes no sense.
+    /// A setting makes no sense here.
     Setting(String),
     /// The journal or the store failed while running.
     Failed(String),
@@ -71,9 +68,17 @@ impl fmt::Display for NodeError {
             NodeError::Identity(error) => write!(f, "{error}"),
             NodeError::Journal(error) => write!(f, "{error}"),
             NodeError::Snapshot(error) => write!(f, "{error}"),
-            NodeError::Address(address, error) => {
-                write!(f, "cannot listen on {address}: {error}; is another process using it?")
-            }
+            NodeError::Address { setting, address, error } => match error.kind() {
+                io::ErrorKind::AddrInUse => write!(
+                    f,
+                    "cannot listen on {address}: another process uses the port; stop it, or give this node another address with --{setting}"
+                ),
+                _ => write!(
+                    f,
+                    "cannot listen on {address}: {error}; give an address of this machine with --{setting} (and, if others reach the node \
+                     under another one, --announce and --peer-announce)"
+                ),
+            },
             NodeError::Io(path, error) => write!(f, "cannot use {}: {error}", path.display()),
             NodeError::Setting(what) => write!(f, "{what}"),
             NodeError::Failed(what) => write!(f, "{what}"),
@@ -110,15 +115,23 @@ struct Running {
 ///
 /// # Errors
 /// When it cannot start, or its disk fails.
-pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
-    options.config.validate().map_err(NodeError::Setting)?;
-    let identity = NodeIdentity::read(&options.directory).map_err(NodeError::Identity)?;
+pub async fn run(
+    settings: Settings,
+    mut identity: NodeIdentity,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
+    let config = settings.engine();
+    config.validate().map_err(NodeError::Setting)?;
+    if let Some(secret) = &settings.cluster_secret {
+        identity.secret.clone_from(secret);
+    }
     let wake = Arc::new(Notify::new());
-    let (core, snapshots) = open::open(&options, &identity, &wake)?;
-    let contact = peers::member_contact(&core.node.replica().view().clone(), identity.node)
+    let (core, snapshots) = open::open(&settings, config, &identity, &wake)?;
+    let contact = peers::member_contact(core.node.replica().view(), identity.node)
         .unwrap_or_else(|| Contact { peer: "127.0.0.1:0".into(), client: "127.0.0.1:0".into() });
-    let clients = bind(&contact.client).await?;
-    let peers = bind(&contact.peer).await?;
+    settings.check_announced(&contact).map_err(NodeError::Setting)?;
+    let clients = bind("bind", settings.bind.as_ref().unwrap_or(&contact.client)).await?;
+    let peers = bind("peer-bind", settings.peer_bind.as_ref().unwrap_or(&contact.peer)).await?;
     let incarnation = core.records().incarnation;
     info!(node = %identity.node, clients = contact.client, peers = contact.peer, "node started");
     let node = Rc::new(Running {
@@ -134,7 +147,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
         is_removed: RefCell::new(false),
         identity,
     });
-    let face = Face::new(node.clone(), options.settings);
+    let face = Face::new(node.clone(), settings.face());
     let _ = node.face.set(face.clone());
     let me = node.link_identity(incarnation);
     let deliver = {
@@ -155,8 +168,9 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
     }
     outcome
 }
-async fn bind(address: &str) -> Result<TcpListener, NodeError> {
-    TcpListener::bind(address).await.map_err(|error| NodeError::Address(address.to_string(), error))
+async fn bind(setting: &'static str, address: &str) -> Result<TcpListener, NodeError> {
+    let failed = |error| NodeError::Address { setting, address: address.to_string(), error };
+    TcpListener::bind(address).await.map_err(failed)
 }
 
 impl Engine for Running {

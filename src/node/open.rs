@@ -2,14 +2,15 @@
 //!
 //! A directory that cannot give back everything that this node promised is refused: the way out is to come back as a new member.
 
-use super::{NodeError, Options};
+use super::NodeError;
 use crate::codec;
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
 use crate::host::core::Core;
 use crate::identity::NodeIdentity;
+use crate::settings::Settings;
 use crate::snapshots::Snapshots;
-use consensus::{Durable, Ledger, Node, Standing};
+use consensus::{Config, Durable, Ledger, Node, Standing};
 use std::io;
 use std::sync::Arc;
 use storage::journal::{self, Journal};
@@ -18,11 +19,12 @@ use tokio::sync::Notify;
 
 /// Puts the node together from its directory.
 pub(super) fn open(
-    options: &Options,
+    settings: &Settings,
+    config: Config,
     identity: &NodeIdentity,
     wake: &Arc<Notify>,
 ) -> Result<(Core<MachineBackend>, Snapshots), NodeError> {
-    let directory = options.directory.join("journal");
+    let directory = settings.dir.join("journal");
     let mut id = identity.cluster;
     for (byte, part) in id[8..].iter_mut().zip(identity.node.0.to_be_bytes()) {
         *byte ^= part; // another member's journal is foreign, too
@@ -31,7 +33,7 @@ pub(super) fn open(
     // What clients may have in flight bounds it; refusing a batch would stop the node.
     journal_options.queue_bytes_max = u64::MAX;
     // The first start makes the journal; from then on a missing one is an error, not a node without memory.
-    let marker = options.directory.join("started");
+    let marker = settings.dir.join("started");
     journal_options.create = !marker.exists();
     let mut durable = Durable { view: Some(identity.view.clone()), ..Durable::default() };
     let replay = |bytes: &[u8]| {
@@ -42,7 +44,7 @@ pub(super) fn open(
     let journal = Journal::open(journal_options, replay, move || journal_wake.notify_one())
         .map_err(NodeError::Journal)?;
     mark_started(&marker).map_err(|error| NodeError::Io(marker.clone(), error))?;
-    let path = options.directory.join("snapshots");
+    let path = settings.dir.join("snapshots");
     let snapshots =
         Snapshots::open(path.clone(), identity.cluster, Arc::new(move || snapshot_wake.notify_one()))
             .map_err(|error| NodeError::Io(path, error))?;
@@ -59,16 +61,17 @@ pub(super) fn open(
         return Err(NodeError::Failed(format!(
             "the journal of {} continues behind slot {}, but the newest usable snapshot ends at slot {}: a snapshot is damaged or missing; \
              remove this node from its cluster, empty its directory and add it again as a new member",
-            options.directory.display(),
+            settings.dir.display(),
             durable.decided,
             standing.slot
         )));
     }
-    let config = Arc::new(options.config.clone());
+    let config = Arc::new(config);
     let recovered =
         Node::recover(identity.node, &config, durable.clone(), standing, rand::random(), clock::now());
     let backend = MachineBackend { machine, failure: None };
-    let core = Core::new(recovered, (ledger, backend), config, journal, durable)?;
+    let mut core = Core::new(recovered, (ledger, backend), config, journal, durable)?;
+    core.set_request_timeout(settings.request_timeout);
     Ok((core, snapshots))
 }
 

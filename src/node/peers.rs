@@ -18,7 +18,7 @@ impl Running {
             cluster: self.identity.cluster,
             node: self.identity.node,
             incarnation,
-            secret: self.identity.secret.clone(),
+            secret: self.identity.secret.clone().into_bytes(),
         }
     }
 

@@ -1,0 +1,105 @@
+//! `warlock server`: its flags follow from the table of settings.
+
+use super::Outcome;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use warlock::settings::{self, LogFormat, Settings, TABLE};
+use warlock::startup;
+
+/// What stands on the command line.
+#[derive(Debug)]
+pub struct Flags {
+    values: BTreeMap<&'static str, String>,
+    config: Option<PathBuf>,
+    print_config: bool,
+}
+
+impl clap::FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |name: &'static str| Some((name, matches.get_one::<String>(name)?.clone()));
+        Ok(Flags {
+            values: TABLE.iter().filter_map(|setting| value(setting.name)).collect(),
+            config: matches.get_one::<PathBuf>("config").cloned(),
+            print_config: matches.get_flag("print-config"),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let flags = TABLE.iter().map(|setting| {
+            let default = match setting.default {
+                "" => String::new(),
+                default => format!(", default: {default}"),
+            };
+            let help = format!("{} [env: {}{default}]", setting.about, setting.variable());
+            let flag = Arg::new(setting.name).long(setting.name).value_name(setting.value).help(help);
+            if setting.is_switch { flag.num_args(0..=1).default_missing_value("true") } else { flag }
+        });
+        command
+            .args(flags)
+            .arg(
+                Arg::new("config")
+                    .long("config")
+                    .value_name("FILE")
+                    .env("WARLOCK_CONFIG")
+                    .hide_env(true)
+                    .value_parser(clap::value_parser!(PathBuf))
+                    .help("A TOML file with the same names: lease = \"2s\". Flags and environment variables outweigh it. [env: WARLOCK_CONFIG]"),
+            )
+            .arg(
+                Arg::new("print-config")
+                    .long("print-config")
+                    .action(ArgAction::SetTrue)
+                    .help("Print what would count, as a configuration file, with where each value comes from; then stop."),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Runs a node until it is told to stop.
+pub fn run(flags: &Flags) -> Outcome {
+    let variable = |name: &str| std::env::var(name).ok();
+    let given = settings::given(|name| flags.values.get(name).cloned(), variable, flags.config.as_deref())?;
+    let settings = Settings::new(&given)?;
+    if flags.print_config {
+        print!("{}", settings::print(&given));
+        return Ok(());
+    }
+    start_log(&settings)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(startup::run(settings, stop_signal())))?;
+    Ok(())
+}
+
+fn start_log(settings: &Settings) -> Outcome {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match settings.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}
+
+async fn stop_signal() {
+    let interrupt = tokio::signal::ctrl_c();
+    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(terminate) => terminate,
+        Err(_) => return std::future::pending().await,
+    };
+    tokio::select! {
+        _ = interrupt => {}
+        _ = terminate.recv() => {}
+    }
+}

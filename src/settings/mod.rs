@@ -1,0 +1,208 @@
+//! What an operator may set: one table, from which the flags, the environment variables, the configuration file and `--print-config` follow.
+//!
+//! Invariant: a setting has the same name and the same syntax wherever it comes from; a flag outweighs the environment, which outweighs the file, which
+//! outweighs the default. A wrong value is named with its source and the way out, before anything is opened.
+
+mod sources;
+mod table;
+mod values;
+
+pub use sources::{Given, Source, given, print};
+pub use table::{Setting, TABLE};
+
+use crate::identity::Contact;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Everything that was set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the node's data is.
+    pub dir: PathBuf,
+    /// Where clients connect; `None`: the address that the cluster knows, or the default.
+    pub bind: Option<String>,
+    /// Where peers connect.
+    pub peer_bind: Option<String>,
+    /// What clients are told.
+    pub announce: Option<String>,
+    /// What peers are told.
+    pub peer_announce: Option<String>,
+    /// The clients' password.
+    pub requirepass: Option<String>,
+    /// What all members know and nobody else.
+    pub cluster_secret: Option<String>,
+    /// The master lease of a cluster that is formed.
+    pub lease: Duration,
+    /// How long a client's request is held.
+    pub request_timeout: Duration,
+    /// How long a silent member keeps its vote.
+    pub down_after: Duration,
+    /// Open connections, at most.
+    pub maxclients: usize,
+    /// Bytes of one argument.
+    pub bulk_bytes_max: usize,
+    /// Bytes of one request.
+    pub query_bytes_max: usize,
+    /// Bytes of replies that wait for one client.
+    pub output_bytes_max: usize,
+    /// Which lines the log has.
+    pub log: String,
+    /// How they look.
+    pub log_format: LogFormat,
+}
+
+/// A value, or the pair of them, that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError(pub String);
+
+impl std::fmt::Display for SettingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+impl Settings {
+    /// Reads every given value and checks them against each other.
+    ///
+    /// # Errors
+    /// Names the setting, where its value comes from, and what would be right.
+    pub fn new(given: &[Given]) -> Result<Settings, SettingError> {
+        let mut settings = Settings::blank();
+        for Given { setting, text, source } in given {
+            (setting.set)(&mut settings, text).map_err(|problem| {
+                let shown = if setting.is_secret { "…" } else { text };
+                SettingError(format!("{} = \"{shown}\" ({}): {problem}", setting.name, source.of(setting)))
+            })?;
+        }
+        settings.check().map_err(SettingError)?;
+        Ok(settings)
+    }
+
+    /// Before the table's defaults have filled it.
+    fn blank() -> Settings {
+        Settings {
+            dir: PathBuf::new(),
+            bind: None,
+            peer_bind: None,
+            announce: None,
+            peer_announce: None,
+            requirepass: None,
+            cluster_secret: None,
+            lease: Duration::ZERO,
+            request_timeout: Duration::ZERO,
+            down_after: Duration::ZERO,
+            maxclients: 0,
+            bulk_bytes_max: 0,
+            query_bytes_max: 0,
+            output_bytes_max: 0,
+            log: String::new(),
+            log_format: LogFormat::Text,
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.request_timeout <= self.lease {
+            return Err(format!(
+                "request-timeout ({:?}) must be longer than lease ({:?}): a fail-over takes at least a lease, and requests are held over it; \
+                 raise request-timeout or shorten lease",
+                self.request_timeout, self.lease
+            ));
+        }
+        if self.bulk_bytes_max > self.query_bytes_max {
+            return Err(format!(
+                "proto-max-bulk-len ({}) must not exceed client-query-buffer-limit ({}): an argument is part of a request",
+                self.bulk_bytes_max, self.query_bytes_max
+            ));
+        }
+        Ok(())
+    }
+
+    /// The cluster knows this node under `contact`, and that cannot be changed.
+    ///
+    /// # Errors
+    /// When something else is to be announced.
+    pub fn check_announced(&self, contact: &Contact) -> Result<(), String> {
+        let pairs = [
+            ("announce", &self.announce, &contact.client),
+            ("peer-announce", &self.peer_announce, &contact.peer),
+        ];
+        for (name, wanted, known) in pairs {
+            if wanted.as_ref().is_some_and(|wanted| wanted != known) {
+                return Err(format!(
+                    "{name} is {}, but the cluster knows this node as {known}; an address is fixed when a node joins: leave {name} out, or, to move the \
+                     node, WARLOCK ADD it at its new address with an empty directory and WARLOCK REMOVE the old member",
+                    wanted.as_deref().unwrap_or_default()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where clients reach a node that is new: what is announced, else where it listens.
+    #[must_use]
+    pub fn client_address(&self) -> String {
+        self.announce.clone().unwrap_or_else(|| self.client_bind())
+    }
+
+    /// The same for peers.
+    #[must_use]
+    pub fn peer_address(&self) -> String {
+        self.peer_announce.clone().unwrap_or_else(|| self.peer_listen())
+    }
+
+    /// Where a new node listens for clients.
+    #[must_use]
+    pub fn client_bind(&self) -> String {
+        self.bind.clone().unwrap_or_else(|| "127.0.0.1:6379".into())
+    }
+
+    /// Where a new node listens for peers: as with Redis Cluster, 10,000 above the clients' port unless told.
+    #[must_use]
+    pub fn peer_listen(&self) -> String {
+        self.peer_bind.clone().unwrap_or_else(|| {
+            let bind = self.client_bind();
+            let (host, port) = bind.rsplit_once(':').unwrap_or(("127.0.0.1", "6379"));
+            let port: u16 = port.parse().unwrap_or(0);
+            let peer_port = if port == 0 { 0 } else { port.checked_add(10_000).unwrap_or(port - 10_000) };
+            format!("{host}:{peer_port}")
+        })
+    }
+
+    /// What the Redis face allows its clients.
+    #[must_use]
+    #[allow(clippy::needless_update)] // the face may get settings that are not the operator's
+    pub fn face(&self) -> server::Settings {
+        let defaults = server::Settings::default();
+        server::Settings {
+            clients_max: self.maxclients,
+            limits: server::resp::Limits {
+                bulk_bytes_max: self.bulk_bytes_max,
+                request_bytes_max: self.query_bytes_max,
+                ..defaults.limits
+            },
+            password: self.requirepass.clone(),
+            output_bytes_max: self.output_bytes_max,
+            ..defaults
+        }
+    }
+
+    /// The engine's limits and intervals.
+    #[must_use]
+    pub fn engine(&self) -> consensus::Config {
+        consensus::Config { down_after: self.down_after, ..consensus::Config::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! The table. A new setting is one row here and one field of [`Settings`](super::Settings).
+
+use super::values::{address, dialable, optional, secret, size_between, time_between};
+use super::{LogFormat, Settings};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A request travels through the log as one record, and a record must fit into a segment of the journal (64 MiB) with room to spare.
+const QUERY_BYTES_MOST: u64 = 48 << 20;
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// `--name`, `name = …` in the file.
+    pub name: &'static str,
+    /// What stands for its value in `--help`.
+    pub value: &'static str,
+    /// When nobody says anything. Empty: not set.
+    pub default: &'static str,
+    /// A sentence or two.
+    pub about: &'static str,
+    /// As a flag it needs no value.
+    pub is_switch: bool,
+    /// Not to be shown.
+    pub is_secret: bool,
+    /// Reads a value.
+    pub set: fn(&mut Settings, &str) -> Result<(), String>,
+}
+
+impl Setting {
+    const BASE: Setting = Setting {
+        name: "",
+        value: "",
+        default: "",
+        about: "",
+        is_switch: false,
+        is_secret: false,
+        set: |_, _| Ok(()),
+    };
+
+    /// The environment variable: `WARLOCK_` and the name in capitals.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("WARLOCK_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
+/// All settings, in the order in which they are shown.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        name: "dir",
+        value: "DIR",
+        default: "data",
+        about: "The node's data directory. One that does not exist is made.",
+        set: |settings, text| {
+            settings.dir = PathBuf::from(text);
+            if text.is_empty() { Err("give a directory".into()) } else { Ok(()) }
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "bind",
+        value: "HOST:PORT",
+        about: "Where clients connect. Not set: the address that the cluster knows for this node, or 127.0.0.1:6379 for a new node.",
+        set: |settings, text| optional(text, address).map(|address| settings.bind = address),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "peer-bind",
+        value: "HOST:PORT",
+        about: "Where the other nodes connect. Not set: the address that the cluster knows, or the host of bind and its port + 10000 for a new node.",
+        set: |settings, text| optional(text, address).map(|address| settings.peer_bind = address),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "announce",
+        value: "HOST:PORT",
+        about: "The address that clients are told, if it is not bind. Fixed when the node joins its cluster.",
+        set: |settings, text| optional(text, dialable).map(|address| settings.announce = address),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "peer-announce",
+        value: "HOST:PORT",
+        about: "The address that the other nodes are told, if it is not peer-bind. Fixed when the node joins its cluster.",
+        set: |settings, text| optional(text, dialable).map(|address| settings.peer_announce = address),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "requirepass",
+        value: "PASSWORD",
+        about: "The password that clients must give (AUTH). Not set: none.",
+        is_secret: true,
+        set: |settings, text| {
+            optional(text, |text| Ok(text.to_string())).map(|pass| settings.requirepass = pass)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "cluster-secret",
+        value: "SECRET",
+        about: "What all nodes of the cluster know and nobody else; links between nodes need it. Not set: the one that the directory remembers, or a \
+                random one for a new cluster of one.",
+        is_secret: true,
+        set: |settings, text| optional(text, secret).map(|secret| settings.cluster_secret = secret),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "lease",
+        value: "TIME",
+        default: "1s",
+        about: "The master lease of a cluster that this node founds; later part of the cluster's configuration. A fail-over takes a little longer than it.",
+        set: |settings, text| {
+            time_between(text, Duration::from_millis(50), Duration::from_secs(60))
+                .map(|lease| settings.lease = lease)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "request-timeout",
+        value: "TIME",
+        default: "10s",
+        about: "How long a client's request is held while there is no master, before an error tells what became of it.",
+        set: |settings, text| {
+            time_between(text, Duration::from_millis(100), Duration::from_secs(3_600))
+                .map(|time| settings.request_timeout = time)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "down-after",
+        value: "TIME",
+        default: "30s",
+        about: "A member that is silent for so long loses its vote, when that makes the majority smaller; it gets it back when it returns.",
+        set: |settings, text| {
+            time_between(text, Duration::from_secs(1), Duration::from_secs(86_400))
+                .map(|time| settings.down_after = time)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "maxclients",
+        value: "NUMBER",
+        default: "10000",
+        about: "Open client connections, at most.",
+        set: |settings, text| match text.parse() {
+            Ok(number) if number > 0 => {
+                settings.maxclients = number;
+                Ok(())
+            }
+            _ => Err("give a number above 0".into()),
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "proto-max-bulk-len",
+        value: "SIZE",
+        default: "16mb",
+        about: "The longest argument of a request.",
+        set: |settings, text| {
+            size_between(text, 1_024, QUERY_BYTES_MOST).map(|bytes| settings.bulk_bytes_max = bytes)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "client-query-buffer-limit",
+        value: "SIZE",
+        default: "32mb",
+        about: "The longest request. A write travels through the log as one record, hence at most 48mb.",
+        set: |settings, text| {
+            size_between(text, 1_024, QUERY_BYTES_MOST).map(|bytes| settings.query_bytes_max = bytes)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "client-output-buffer-limit",
+        value: "SIZE",
+        default: "64mb",
+        about: "Replies that wait for one slow client, at most; a client behind it is not read from.",
+        set: |settings, text| {
+            size_between(text, 1_024, 1 << 40).map(|bytes| settings.output_bytes_max = bytes)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "log",
+        value: "LEVEL",
+        default: "info",
+        about: "off, error, warn, info, debug or trace; or a filter such as info,warlock::host::links=debug. The log goes to standard error.",
+        set: |settings, text| {
+            settings.log = text.to_string();
+            match tracing_subscriber::EnvFilter::try_new(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("{error}; give off, error, warn, info, debug or trace")),
+            }
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "log-format",
+        value: "text|json",
+        default: "text",
+        about: "Lines for people, or one JSON object a line.",
+        set: |settings, text| {
+            settings.log_format = match text {
+                "text" => LogFormat::Text,
+                "json" => LogFormat::Json,
+                _ => return Err("give text or json".into()),
+            };
+            Ok(())
+        },
+        ..Setting::BASE
+    },
+];

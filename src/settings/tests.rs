@@ -1,0 +1,78 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use std::path::Path;
+
+fn read(
+    flags: &[(&str, &str)],
+    variables: &[(&str, &str)],
+    file: Option<&Path>,
+) -> Result<Settings, SettingError> {
+    let find = |list: &[(&str, &str)], name: &str| {
+        list.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_string())
+    };
+    Settings::new(&given(|name| find(flags, name), |name| find(variables, name), file)?)
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+#[test]
+fn a_flag_outweighs_the_environment_which_outweighs_the_file_which_outweighs_the_default() {
+    let config = file("maxclients = 3\nrequest-timeout = \"3s\"\ndown-after = '3s'\n");
+    let variables = [("WARLOCK_MAXCLIENTS", "2"), ("WARLOCK_REQUEST_TIMEOUT", "2s")];
+    let settings = read(&[("maxclients", "1")], &variables, Some(config.path())).unwrap();
+    assert_eq!(settings.maxclients, 1);
+    assert_eq!(settings.request_timeout, Duration::from_secs(2));
+    assert_eq!(settings.down_after, Duration::from_secs(3));
+    assert_eq!(settings.lease, Duration::from_secs(1));
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
+    let message = |flags: &[(&str, &str)], variables: &[(&str, &str)], text: &str| {
+        let config = file(text);
+        read(flags, variables, Some(config.path())).unwrap_err().0
+    };
+    let flag = message(&[("lease", "fast")], &[], "");
+    assert!(flag.contains("lease = \"fast\" (the flag --lease)") && flag.contains("10s"), "{flag}");
+    let variable = message(&[], &[("WARLOCK_BIND", "6379")], "");
+    assert!(variable.contains("WARLOCK_BIND") && variable.contains("host:port"), "{variable}");
+    let unknown = message(&[], &[], "max_clients = 7");
+    assert!(unknown.contains("\"max_clients\"") && unknown.contains("did you mean maxclients?"), "{unknown}");
+    let kind = message(&[], &[], "lease = 1.5");
+    assert!(kind.contains("lease") && kind.contains("wrong kind"), "{kind}");
+    let toml = message(&[], &[], "lease = ");
+    assert!(toml.contains("no TOML"), "{toml}");
+    let pair = message(&[("request-timeout", "1s")], &[], "");
+    assert!(pair.contains("request-timeout") && pair.contains("lease"), "{pair}");
+    let secret = message(&[("cluster-secret", "short")], &[], "");
+    assert!(secret.contains("cluster-secret") && !secret.contains("short"), "{secret}");
+    let size = message(&[("client-query-buffer-limit", "1gb")], &[], "");
+    assert!(size.contains("client-query-buffer-limit"), "{size}");
+    let nowhere = message(&[("peer-announce", "0.0.0.0:7000")], &[], "");
+    assert!(nowhere.contains("dial"), "{nowhere}");
+}
+
+#[test]
+fn what_is_printed_can_be_read_back_and_tells_no_secret() {
+    let flags = [("requirepass", "swordfish"), ("cluster-secret", "correct horse")];
+    let find =
+        |name: &str| flags.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
+    let first = given(find, |_| None, None).unwrap();
+    let printed = print(&first);
+    assert!(!printed.contains("swordfish") && !printed.contains("horse"), "{printed}");
+    let config = file(&format!("{printed}\ncluster-secret = 'correct horse'"));
+    let again = read(&[], &[], Some(config.path())).unwrap();
+    assert_eq!(again.lease, Duration::from_secs(1));
+}
+
+#[test]
+fn every_setting_has_a_name_of_its_own_and_a_default_that_is_right() {
+    let names: std::collections::BTreeSet<_> = TABLE.iter().map(|setting| setting.name).collect();
+    assert_eq!(names.len(), TABLE.len());
+    read(&[], &[], None).unwrap();
+}
