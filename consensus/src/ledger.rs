@@ -34,9 +34,6 @@ pub struct Stamp {
     pub index: u32,
     /// Cluster time in milliseconds.
     pub at_ms: u64,
-    /// False when another master has started since this batch was made: what its master decided by looking at the state (an
-    /// expiry, say) must not be done any more.
-    pub master_is_current: bool,
 }
 
 /// What became of a command when its slot was applied.
@@ -46,7 +43,8 @@ pub enum Outcome {
     Executed(Bytes),
     /// It had run before; this is what it answered then.
     Repeated(Bytes),
-    /// It did nothing: its origin does not wait for it any more, or an earlier command of the origin has to come first.
+    /// It did nothing: its origin does not wait for it any more, an earlier command of the origin has to come first, or its batch is late
+    /// (its origin sends it again to the new master).
     Skipped,
 }
 
@@ -81,8 +79,6 @@ pub struct Ledger {
     cluster_ms: u64,
     /// The newest master that made an applied value; its clock counts.
     clock_of: Ballot,
-    /// The newest master whose start entry is applied.
-    master: Ballot,
     view: Option<Arc<View>>,
     origins: BTreeMap<NodeId, Executed>,
 }
@@ -152,9 +148,11 @@ impl Ledger {
         assert!(slot == self.applied + 1, "R3: slot {slot} applied after slot {}", self.applied);
         let before = self.cluster_ms;
         self.applied = slot;
-        // Masters' clocks differ a little. A value that a new master inherited may carry an older master's stamp that is ahead of the new
-        // master's; letting it count would cut short what the new master's values began (E3).
-        if value.made_in >= self.clock_of {
+        // Masters' clocks differ a little. A value of an older master behind a newer one's is late: with its own stamp it would cut short what
+        // the newer master's values began, and at the newer one's it would begin before it was sent (E3). So its commands do not run; their
+        // origins send them again. A no-op begins nothing, and must not make what a new master inherited behind it late.
+        let is_late = value.made_in < self.clock_of;
+        if !is_late && !matches!(value.body, Body::Noop) {
             self.clock_of = value.made_in;
             self.cluster_ms = self.cluster_ms.max(value.stamp_ms);
         }
@@ -165,17 +163,15 @@ impl Ledger {
         }
         match &value.body {
             Body::Noop | Body::Reconfig(_) => {}
-            Body::Start { establishes } => {
-                self.master = self.master.max(value.made_in);
-                if let Some(view) = establishes {
-                    self.enter(view);
-                }
+            Body::Start { establishes: None } => {}
+            Body::Start { establishes: Some(view) } => self.enter(view),
+            Body::Commands(commands) if is_late && !config.has_bug(Bug::LateCommandsRun) => {
+                outcomes.extend(commands.iter().map(|command| (command.id, Outcome::Skipped)));
             }
             Body::Commands(commands) => {
-                let master_is_current = value.made_in >= self.master;
                 for (index, command) in commands.iter().enumerate() {
                     let index = u32::try_from(index).unwrap_or(u32::MAX);
-                    let stamp = Stamp { slot, index, at_ms: self.cluster_ms, master_is_current };
+                    let stamp = Stamp { slot, index, at_ms: self.cluster_ms };
                     outcomes.push((command.id, self.execute(&stamp, command, machine, config)));
                 }
             }
@@ -282,6 +278,25 @@ mod tests {
         let late = apply(&mut ledger, &mut machine, &commands(1, 10, &[(2, 1, 1), (1, 4, 4)]));
         assert_eq!(late[1], Outcome::Skipped);
         assert_eq!(machine.0, [1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn an_older_masters_commands_behind_a_newer_ones_wait_for_the_new_master() {
+        let (mut ledger, mut machine) = (Ledger::default(), Ran::default());
+        apply(&mut ledger, &mut machine, &commands(2, 100, &[(1, 1, 1)]));
+        assert_eq!(apply(&mut ledger, &mut machine, &commands(1, 150, &[(1, 2, 2)])), [Outcome::Skipped]);
+        let again = apply(&mut ledger, &mut machine, &commands(3, 160, &[(1, 2, 1)]));
+        assert_eq!(again, [Outcome::Executed(Bytes::from("reply 2"))]);
+        assert_eq!(machine.0, [1, 2]);
+    }
+
+    #[test]
+    fn a_no_op_does_not_make_what_was_inherited_behind_it_late() {
+        let (mut ledger, mut machine) = (Ledger::default(), Ran::default());
+        let gap = Value { made_in: ballot(2), stamp_ms: 170, body: Body::Noop };
+        apply(&mut ledger, &mut machine, &gap);
+        apply(&mut ledger, &mut machine, &commands(1, 150, &[(1, 1, 1)]));
+        assert_eq!((machine.0.as_slice(), ledger.cluster_ms()), ([1].as_slice(), 150));
     }
 
     #[test]

@@ -74,6 +74,8 @@ bugs! {
     CommandRunsTwice,
     /// A command runs although its predecessor from the same origin did not.
     CommandsOutOfOrder,
+    /// Commands of an older master behind a newer one's run, at a time from before they were sent.
+    LateCommandsRun,
     /// Cluster time follows a new master's wall clock.
     StampGoesBack,
     /// An acceptor reports a watermark that is not durable on its node.

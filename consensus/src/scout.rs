@@ -174,7 +174,8 @@ impl Scout {
             accepted: self.accepted.range(watermark + 1..).map(|(s, p)| (*s, p.clone())).collect(),
             reconfig: self.reconfig.clone(),
             view: self.view.clone(),
-            clocks: self.promised.iter().filter_map(|node| self.clocks.get(node).copied()).collect(),
+            // Also of those that told only a part: if a value of theirs is taken, cluster time must not start behind it (E3).
+            clocks: self.clocks.values().copied().collect(),
         };
         out.send(self.me, self.leader(), Message::Adopted(Box::new(adopted)));
         out

@@ -16,12 +16,7 @@ pub struct MachineBackend {
 
 impl consensus::Machine for MachineBackend {
     fn apply(&mut self, stamp: &consensus::Stamp, _id: CommandId, payload: &Bytes) -> Bytes {
-        let stamp = Stamp {
-            slot: stamp.slot,
-            index: stamp.index,
-            at_ms: stamp.at_ms,
-            master_is_current: stamp.master_is_current,
-        };
+        let stamp = Stamp { slot: stamp.slot, index: stamp.index, at_ms: stamp.at_ms };
         self.machine.apply(&stamp, payload).to_bytes()
     }
 }

@@ -28,7 +28,7 @@ fn set(n: usize, value: &str) -> Bytes {
 }
 
 fn stamp(machine: &Machine, index: u32) -> Stamp {
-    Stamp { slot: machine.applied() + 1, index, at_ms: 1_000, master_is_current: true }
+    Stamp { slot: machine.applied() + 1, index, at_ms: 1_000 }
 }
 
 thread_local! {

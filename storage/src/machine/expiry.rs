@@ -8,13 +8,7 @@ use crate::row::RowKeyRef;
 
 impl Txn<'_> {
     /// Removes up to `limit` keys whose time is over; says how many rows it looked at and removed.
-    ///
-    /// Decided by looking at the state, so it does nothing when another master has started since it was proposed: with a clock that
-    /// is ahead, a former master must not cut a time short.
     pub(crate) fn sweep(&mut self, limit: usize) -> usize {
-        if !self.stamp.master_is_current {
-            return 0;
-        }
         let now_ms = self.stamp.at_ms;
         let mut removed = 0;
         for (row, _) in self.rows(&layout::deadlines(), limit) {

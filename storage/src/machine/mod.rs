@@ -48,9 +48,6 @@ pub struct Stamp {
     pub index: u32,
     /// Cluster time in milliseconds; never goes back.
     pub at_ms: u64,
-    /// False when another master has started since the batch was made: what its master decided by looking at the state (an
-    /// expiry, say) must not be done any more.
-    pub master_is_current: bool,
 }
 
 /// See the module's description.

@@ -170,7 +170,7 @@ mod tests {
 
     fn apply(machine: &mut Registers, seq: u64, at_ms: u64, request: Request) -> u64 {
         let id = CommandId { origin: Origin { node: NodeId(1), incarnation: 1 }, seq };
-        let stamp = Stamp { slot: seq, index: 0, at_ms, master_is_current: true };
+        let stamp = Stamp { slot: seq, index: 0, at_ms };
         answer(&machine.apply(&stamp, id, &encode(3, request)))
     }
 

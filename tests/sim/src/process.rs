@@ -8,8 +8,8 @@ use crate::swarm::{MS, SECOND};
 use crate::world::{Event, World};
 use bytes::Bytes;
 use consensus::{
-    Address, CommandId, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Outcome, Outputs, RoleId,
-    Slot, Spawn, Standing, Value, ViewState,
+    Address, Body, CommandId, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Outcome, Outputs,
+    RoleId, Slot, Spawn, Standing, Value, ViewState,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl World {
 
     fn say(&mut self, id: NodeId, envelope: Envelope) {
         let Some(host) = self.hosts.get(&id) else { return };
-        self.observer.said(host.life, &envelope, host.disk.durable(), host.snapshot_slot());
+        self.observer.said(self.now, host.life, &envelope, host.disk.durable(), host.snapshot_slot());
         self.check_window(id, &envelope.message);
         match &envelope.message {
             Message::Adopted(_) => self.stats.elections += 1,
@@ -258,7 +258,14 @@ impl World {
         observer.time.stepped(id, before, process.ledger.cluster_ms(), verdict);
         observer.chosen.applied(id, slot, value, &mut observer.views, verdict);
         if observer.acknowledged.applied(id, slot, value, &outcomes, verdict) {
-            observer.time.applied(slot, value, process.ledger.cluster_ms(), verdict);
+            let begins = match &value.body {
+                Body::Noop | Body::Reconfig(_) => false,
+                Body::Start { .. } => true,
+                Body::Commands(_) => {
+                    outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Executed(_)))
+                }
+            };
+            observer.time.applied(slot, value, begins, process.ledger.cluster_ms(), verdict);
         }
         for (command, outcome) in outcomes {
             let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
@@ -343,6 +350,7 @@ impl World {
         let durable: Durable = host.disk.durable().clone();
         let snapshot_slot = standing.slot;
         let now = host.clock.read(self.now);
+        self.observer.silence.booted(id, &durable, &self.config, self.now);
         let (node, outputs) = Node::recover(id, &self.config, durable, standing, seed, now);
         self.observer.promises.holds(id, node.acceptor().promised(), &mut self.observer.verdict);
         host.process = Some(Process {

@@ -276,9 +276,10 @@ impl World {
             return;
         }
         let ran = &self.observer.acknowledged;
-        let broken =
-            wgl::first_broken(self.history.all(), |operation| operation.id.is_none_or(|id| !ran.has_run(id)));
-        if let Some((key, operations)) = broken {
+        let checked =
+            wgl::check(self.history.all(), |operation| operation.id.is_none_or(|id| !ran.has_run(id)));
+        self.stats.orders_given_up += checked.given_up;
+        if let Some((key, operations)) = checked.broken {
             let lines: Vec<String> = operations
                 .iter()
                 .map(|o| {

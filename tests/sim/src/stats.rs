@@ -83,6 +83,8 @@ counters! {
     unknown: "operations with unknown outcome",
     /// Operations.
     never: "operations that certainly did not run",
+    /// Registers.
+    orders_given_up: "registers with too many orders to check",
     /// Runs whose last view lost its quorum for ever.
     quorum_lost: "runs without a quorum left (liveness skipped)",
 }

@@ -6,12 +6,6 @@
 use consensus::planted::Bug;
 use warlock_sim::run::{first_catch, install_panic_hook};
 
-/// Random schedules rarely get there: these are caught elsewhere.
-const CAUGHT_ELSEWHERE: &[(Bug, &str)] = &[(
-    Bug::LeaseForgottenAtRestart,
-    "acceptor::tests::a_restarted_acceptor_that_forgets_its_lease_is_noticed (it takes about 1 seed in 3,000 here)",
-)];
-
 /// Seeds that may be needed.
 const SEEDS_MAX: u64 = 2_000;
 
@@ -21,10 +15,6 @@ fn every_planted_bug_is_noticed() {
     let mut missed = Vec::new();
     for bug in Bug::ALL {
         let name = format!("{bug:?}");
-        if let Some((_, reason)) = CAUGHT_ELSEWHERE.iter().find(|(known, _)| known == bug) {
-            println!("{name:<28} elsewhere: {reason}");
-            continue;
-        }
         match first_catch(*bug, SEEDS_MAX) {
             Some((seeds, violation)) => {
                 let law = violation.split(':').next().unwrap_or_default();

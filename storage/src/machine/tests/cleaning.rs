@@ -24,16 +24,6 @@ fn a_sweep_removes_what_is_over_and_no_more() {
 }
 
 #[test]
-fn a_sweep_of_a_former_master_does_nothing() {
-    let mut lab = Lab::new();
-    lab.say("SET a x PX 10");
-    lab.now_ms += 100;
-    lab.is_stale_master = true;
-    assert_eq!(lab.apply(&sweep(100)), Reply::Integer(0));
-    assert_eq!(lab.say("DBSIZE"), "1");
-}
-
-#[test]
 fn clients_cannot_sweep() {
     assert!(crate::commands::lookup(b"WARLOCK.SWEEP").is_none());
     assert!(crate::commands::all().all(|spec| !spec.name.starts_with("WARLOCK.")));

@@ -39,16 +39,16 @@ fn payload() -> impl Strategy<Value = Bytes> {
     ]
 }
 
-/// A slot: how much later it is, whether its master is current, its commands.
-type Slot = (u64, bool, Vec<Bytes>);
+/// A slot: how much later it is, its commands.
+type Slot = (u64, Vec<Bytes>);
 
 fn run(machine: &mut Machine<MemoryStore>, slots: &[Slot], now_ms: &mut u64) -> Vec<Reply> {
     let mut replies = Vec::new();
-    for (wait_ms, master_is_current, commands) in slots {
+    for (wait_ms, commands) in slots {
         *now_ms += wait_ms;
         let slot = machine.applied() + 1;
         for (index, payload) in (0..).zip(commands) {
-            let stamp = Stamp { slot, index, at_ms: *now_ms, master_is_current: *master_is_current };
+            let stamp = Stamp { slot, index, at_ms: *now_ms };
             replies.push(machine.apply(&stamp, payload));
         }
         machine.finish_slot(slot).unwrap();
@@ -61,8 +61,8 @@ proptest! {
 
     #[test]
     fn two_machines_agree(
-        before in prop::collection::vec((0..20_u64, any::<bool>(), prop::collection::vec(payload(), 0..10)), 0..30),
-        after in prop::collection::vec((0..20_u64, any::<bool>(), prop::collection::vec(payload(), 0..10)), 0..30),
+        before in prop::collection::vec((0..20_u64, prop::collection::vec(payload(), 0..10)), 0..30),
+        after in prop::collection::vec((0..20_u64, prop::collection::vec(payload(), 0..10)), 0..30),
     ) {
         let (mut one, mut two, mut three) = (Machine::default(), Machine::default(), Machine::default());
         let (mut now_one, mut now_two) = (1_000, 1_000);
@@ -93,13 +93,13 @@ proptest! {
 fn a_checksum_notices_every_row() {
     let mut machine = Machine::default();
     let mut now_ms = 0;
-    let set = |key: &str, value: &str| (0, true, vec![encode_command(0, &["SET", key, value])]);
+    let set = |key: &str, value: &str| (0, vec![encode_command(0, &["SET", key, value])]);
     run(&mut machine, &[set("a", "1")], &mut now_ms);
     let first = machine.checksum().unwrap();
     run(&mut machine, &[set("a", "2")], &mut now_ms);
     let second = machine.checksum().unwrap();
     assert_ne!(first, second);
     // Nothing but the applied slot changes.
-    run(&mut machine, &[(0, true, vec![])], &mut now_ms);
+    run(&mut machine, &[(0, vec![])], &mut now_ms);
     assert_ne!(machine.checksum().unwrap(), second);
 }

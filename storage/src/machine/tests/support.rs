@@ -15,7 +15,6 @@ pub(crate) struct Lab {
     pub(crate) machine: Machine<MemoryStore>,
     pub(crate) now_ms: u64,
     pub(crate) db: u8,
-    pub(crate) is_stale_master: bool,
 }
 
 impl Lab {
@@ -25,12 +24,7 @@ impl Lab {
     }
 
     pub(crate) fn stamp(&self) -> Stamp {
-        Stamp {
-            slot: self.machine.applied() + 1,
-            index: 0,
-            at_ms: self.now_ms,
-            master_is_current: !self.is_stale_master,
-        }
+        Stamp { slot: self.machine.applied() + 1, index: 0, at_ms: self.now_ms }
     }
 
     pub(crate) fn apply(&mut self, payload: &Bytes) -> Reply {

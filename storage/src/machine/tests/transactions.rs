@@ -38,7 +38,7 @@ proptest! {
         let mut store = MemoryStore::default();
         let row = |key: &Vec<u8>, value: &Vec<u8>| Ok::<_, StoreError>((RowKey::new(key), RowValue::new(value)));
         store.replace(base.iter().map(|(key, value)| row(key, value))).unwrap();
-        let stamp = Stamp { slot: 1, index: 0, at_ms: 0, master_is_current: true };
+        let stamp = Stamp { slot: 1, index: 0, at_ms: 0 };
         let meta = crate::machine::Meta::default();
         let mut txn = Txn::new(&store, &meta, &stamp, Vec::new());
         let mut model: Model = base.clone();
@@ -78,7 +78,7 @@ proptest! {
 #[test]
 fn commands_of_a_slot_see_each_other() {
     let mut machine = Machine::default();
-    let stamp = |index| Stamp { slot: 1, index, at_ms: 5, master_is_current: true };
+    let stamp = |index| Stamp { slot: 1, index, at_ms: 5 };
     assert_eq!(machine.apply(&stamp(0), &encode_command(0, &["SET", "a", "1"])), Reply::Ok);
     assert_eq!(machine.apply(&stamp(1), &encode_command(0, &["INCR", "a"])), Reply::Integer(2));
     assert_eq!(machine.apply(&stamp(2), &encode_command(0, &["GET", "a"])), Reply::bulk(b"2"));
@@ -92,10 +92,7 @@ fn commands_of_a_slot_see_each_other() {
 #[should_panic(expected = "M2")]
 fn half_a_slot_is_not_shown() {
     let mut machine = Machine::default();
-    machine.apply(
-        &Stamp { slot: 1, index: 0, at_ms: 5, master_is_current: true },
-        &encode_command(0, &["SET", "a", "1"]),
-    );
+    machine.apply(&Stamp { slot: 1, index: 0, at_ms: 5 }, &encode_command(0, &["SET", "a", "1"]));
     let _ = machine.view(5);
 }
 
@@ -153,7 +150,7 @@ impl Store for Broken {
 #[test]
 fn a_store_that_fails_stops_the_machine() {
     let mut machine = Machine::open(Broken::default()).unwrap();
-    let stamp = |slot| Stamp { slot, index: 0, at_ms: 5, master_is_current: true };
+    let stamp = |slot| Stamp { slot, index: 0, at_ms: 5 };
     assert_eq!(machine.apply(&stamp(1), &encode_command(0, &["SET", "good", "1"])), Reply::Ok);
     machine.finish_slot(1).unwrap();
     let view = machine.view(5);

@@ -11,6 +11,7 @@ pub mod freshness;
 pub mod locks;
 pub mod phase1;
 pub mod promises;
+pub mod silence;
 pub mod time;
 pub mod views;
 
@@ -23,6 +24,7 @@ use freshness::Freshness;
 use locks::Locks;
 use phase1::Phase1;
 use promises::Promises;
+use silence::Silence;
 use std::sync::Arc;
 use time::ClusterTime;
 use views::Views;
@@ -60,6 +62,8 @@ pub struct Observer {
     pub verdict: Verdict,
     /// A1, A3.
     pub promises: Promises,
+    /// A4.
+    pub silence: Silence,
     /// L2.
     pub ballots: Ballots,
     /// A2, C1, L1, R1.
@@ -85,6 +89,7 @@ impl Observer {
         Observer {
             verdict: Verdict::default(),
             promises: Promises::default(),
+            silence: Silence::default(),
             ballots: Ballots::default(),
             chosen: Chosen::default(),
             phase1: Phase1::default(),
@@ -97,7 +102,7 @@ impl Observer {
     }
 
     /// A message leaves a node in its life `life`; `durable` is what its disk holds for certain.
-    pub fn said(&mut self, life: u64, envelope: &Envelope, durable: &Durable, snapshot: u64) {
+    pub fn said(&mut self, now: u64, life: u64, envelope: &Envelope, durable: &Durable, snapshot: u64) {
         let verdict = &mut self.verdict;
         let node = envelope.from.node;
         match &envelope.message {
@@ -106,6 +111,9 @@ impl Observer {
                 let P1b { ballot, promised, view, watermark, .. } = &**p1b;
                 self.promises.said(node, *promised, verdict);
                 self.promises.durable(node, *promised, durable.promise, verdict);
+                if promised == ballot {
+                    self.silence.promised(node, *ballot, now, verdict);
+                }
                 verdict.check(promised >= ballot, || format!("A1: {node} answered {ballot} with {promised}"));
                 let held = durable.decided_through(snapshot);
                 verdict.check(*watermark <= held, || {
@@ -120,8 +128,11 @@ impl Observer {
                 self.ballots.used(node, life, pvalue.ballot, verdict);
                 self.chosen.proposed(pvalue, &mut self.views, verdict);
             }
-            Message::P2b { ballot, slot, promised, .. } => {
+            Message::P2b { ballot, slot, promised, granted, .. } => {
                 self.promises.said(node, *promised, verdict);
+                if *granted {
+                    self.silence.granted(node, *ballot);
+                }
                 if promised == ballot {
                     self.promises.accepted(node, *ballot, *slot, durable, snapshot, verdict);
                     self.chosen.voted(node, *ballot, *slot, &mut self.views, verdict);
@@ -136,9 +147,15 @@ impl Observer {
                 self.ballots.used(node, life, heartbeat.ballot, verdict);
                 self.views.seen(&heartbeat.view, verdict);
             }
-            Message::Release { ballot, .. } => self.ballots.released(node, *ballot),
+            Message::Release { ballot, .. } => {
+                self.ballots.released(node, *ballot);
+                self.silence.released(*ballot);
+            }
             Message::HeartbeatAnswer { ballot, promised, granted, .. } => {
                 self.promises.said(node, *promised, verdict);
+                if *granted {
+                    self.silence.granted(node, *ballot);
+                }
                 verdict.check(!granted || promised == ballot, || {
                     format!("M1: {node} grants {ballot} although it promised {promised}")
                 });

@@ -56,9 +56,17 @@ impl ClusterTime {
         }
     }
 
-    /// The value is the first that anybody applied in `slot`; the machine then stood at `cluster_ms`.
-    pub fn applied(&mut self, slot: u64, value: &Value, cluster_ms: u64, verdict: &mut Verdict) {
-        if !self.check_rate || value.stamp_ms == 0 {
+    /// The value is the first that anybody applied in `slot`; the machine then stood at `cluster_ms`. A value that `begins` nothing (a
+    /// no-op, commands that did not run) measures nothing.
+    pub fn applied(
+        &mut self,
+        slot: u64,
+        value: &Value,
+        begins: bool,
+        cluster_ms: u64,
+        verdict: &mut Verdict,
+    ) {
+        if !self.check_rate || value.stamp_ms == 0 || !begins {
             return;
         }
         let Some(made) = self.made.get(&(slot, value.made_in)).copied() else { return };
