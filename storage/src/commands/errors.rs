@@ -19,6 +19,8 @@ pub(crate) const SAME_OBJECT: Reply = Reply::error("ERR source and destination o
 pub(crate) const DB_INDEX: Reply = Reply::error("ERR DB index is out of range");
 pub(crate) const NOT_AN_INT: Reply =
     Reply::error("ERR value is out of range, value must between -2147483648 and 2147483647");
+pub(crate) const INDEX: Reply = Reply::error("ERR index out of range");
+pub(crate) const NOT_POSITIVE: Reply = Reply::error("ERR value is out of range, must be positive");
 pub(crate) const INVALID_CURSOR: Reply = Reply::error("ERR invalid cursor");
 
 /// How much of an unknown command is repeated to the client.

@@ -16,6 +16,7 @@ mod glob;
 mod hashes;
 mod internal;
 mod keys;
+mod lists;
 mod lookup;
 mod number;
 mod scanning;
@@ -37,10 +38,16 @@ pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 #[allow(unused_imports, reason = "the documentation refers to them")]
 use crate::machine::{Txn, View};
 use crate::reply::Reply;
+use crate::row::RowValue;
 
 /// Handlers are written with `?`; an error is a reply, too.
 fn reply(result: Result<Reply, Reply>) -> Reply {
     result.unwrap_or_else(|error| error)
+}
+
+/// A member as a reply; a long one is shared, not copied.
+fn bulk(value: &RowValue) -> Reply {
+    Reply::Bulk(value.bytes_from(0))
 }
 
 /// Every family of commands.
@@ -51,6 +58,9 @@ const FAMILIES: &[&[CommandSpec]] = &[
     strings::RANGES,
     hashes::COMMANDS,
     hashes::LOOKS,
+    lists::COMMANDS,
+    lists::INSIDE,
+    lists::LOOKS,
     keys::COMMANDS,
     keys::EXPIRY,
     keys::SCANS,

@@ -1,6 +1,7 @@
 //! What an entry of the table says.
 
 use super::Args;
+use super::number::parse_integer;
 use crate::machine::{Stamp, Txn, View};
 use crate::reply::Reply;
 
@@ -58,7 +59,7 @@ impl Arity {
 }
 
 /// Which arguments are keys. Positions count from 0, the name not counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Keys {
     /// None.
     None,
@@ -78,29 +79,60 @@ pub enum Keys {
         /// The distance to the next.
         step: usize,
     },
+    /// The arguments from `first` to the end, but not the last `after`.
+    Before {
+        /// The first key.
+        first: usize,
+        /// How many arguments come after the keys.
+        after: usize,
+    },
+    /// The arguments after a number that says how many keys there are.
+    Counted {
+        /// Where the number is.
+        at: usize,
+    },
+    /// The first argument, and others that only the command itself can tell.
+    FirstAnd(fn(&[&[u8]]) -> Option<usize>),
 }
 
 impl Keys {
-    /// The positions of the keys among `count` arguments.
-    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
+    /// The positions of the keys among the arguments.
+    #[must_use]
+    pub fn positions(self, args: &[&[u8]]) -> Vec<usize> {
+        let count = args.len();
         let (first, end, step) = match self {
             Keys::None => (0, 0, 1),
             Keys::At(at) => (at, at + 1, 1),
             Keys::Span { first, last } => (first, last + 1, 1),
             Keys::Every { first, step } => (first, count, step),
+            Keys::Before { first, after } => (first, count.saturating_sub(after), 1),
+            Keys::Counted { at } => {
+                let number = args.get(at).and_then(|number| parse_integer(number));
+                let keys = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
+                (at + 1, keys.saturating_add(at + 1), 1)
+            }
+            Keys::FirstAnd(find) => return (0..count.min(1)).chain(find(args)).collect(),
         };
-        (first..end.min(count)).step_by(step)
+        (first..end.min(count)).step_by(step).collect()
     }
 
     /// As COMMAND says it: first, last (negative: from the end), step, with the name counted.
     #[must_use]
     pub const fn as_redis(self) -> (i64, i64, i64) {
         match self {
-            Keys::None => (0, 0, 0),
+            Keys::None | Keys::Counted { .. } => (0, 0, 0),
             Keys::At(at) => (at as i64 + 1, at as i64 + 1, 1),
             Keys::Span { first, last } => (first as i64 + 1, last as i64 + 1, 1),
             Keys::Every { first, step } => (first as i64 + 1, -1, step as i64),
+            Keys::Before { first, after } => (first as i64 + 1, -1 - after as i64, 1),
+            Keys::FirstAnd(_) => (1, 1, 1),
         }
+    }
+
+    /// Whether the arguments must be looked at to find the keys.
+    #[must_use]
+    pub const fn are_movable(self) -> bool {
+        matches!(self, Keys::Counted { .. } | Keys::FirstAnd(_))
     }
 }
 

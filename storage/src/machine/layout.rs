@@ -7,13 +7,14 @@
 //! | keys `10` | `10` generation⁷ · hash⁸ · key | tag¹ · version (varint) · deadline (varint, if tagged) · body |
 //! | deadlines `11` | `11` deadline⁸ generation⁷ · hash⁸ · key | nothing |
 //! | members `12`: a hash | `12` object⁷ · hash of the field⁸ · field | the value |
+//! | members `12`: a list | `12` object⁷ · position⁸ | the item |
 //! | garbage `13` | `13` kind⁷ · number⁸ | nothing |
 //! | deleted `14` | `14` 0⁷ · bucket⁸ | version (varint) |
 //!
 //! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
 //! new one, SWAPDB exchanges two, and what belongs to a dead generation is garbage, removed little by little. A key with members
 //! (a hash, a list …) has an *object* id under which their rows are: DEL and RENAME touch the key's row only. Its body is the object id⁸ and
-//! what the type wants: a hash its number of fields, as a varint.
+//! what the type wants: a hash its number of fields, a list its number of items and the position of the first, as varints.
 
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
 use crate::varint;
@@ -105,6 +106,17 @@ pub(crate) fn fields_from(object: u64, hash: u64) -> RowRange {
         from: RowKey::concat(first(MEMBERS, object), hash, &[]),
         to: Some(RowKey::concat(first(MEMBERS, object) + 1, 0, &[])),
     }
+}
+
+/// The row of a list's item at a position.
+pub(crate) const fn item_row(object: u64, position: u64) -> RowKeyRef<'static> {
+    RowKeyRef::from_parts(first(MEMBERS, object), position, &[])
+}
+
+/// The rows of a list's items at some positions.
+pub(crate) fn items(object: u64, positions: &std::ops::Range<u64>) -> RowRange {
+    let row = |position| RowKey::concat(first(MEMBERS, object), position, &[]);
+    RowRange { from: row(positions.start), to: Some(row(positions.end)) }
 }
 
 /// A member's row, moved to another object.

@@ -3,10 +3,9 @@
 use super::{Seen, random};
 use crate::commands::scanning::{Step, cursor};
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
-use crate::commands::{Args, reply};
+use crate::commands::{Args, bulk, reply};
 use crate::machine::View;
 use crate::reply::Reply;
-use crate::row::RowValue;
 use std::ops::ControlFlow;
 
 const HASH: CommandSpec =
@@ -22,7 +21,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         arity: Arity::Exactly(2),
         flags: &[Flag::Fast],
         handler: Handler::Read(|view, args| {
-            about(view, args, Reply::Null, |hash| hash.get(args[1]).map_or(Reply::Null, bulk))
+            about(view, args, Reply::Null, |hash| hash.get(args[1]).map_or(Reply::Null, |value| bulk(&value)))
         }),
         ..HASH
     },
@@ -110,10 +109,6 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-pub(super) fn bulk(value: RowValue) -> Reply {
-    Reply::Bulk(value.bytes_from(0))
-}
-
 /// A reply about a hash, or `absent` if there is none.
 fn about(view: &View<'_>, args: &Args<'_>, absent: Reply, say: impl FnOnce(Seen<'_, '_>) -> Reply) -> Reply {
     reply(Seen::find(view, args.db, args[0]).map(|hash| hash.map_or(absent, say)))
@@ -122,8 +117,8 @@ fn about(view: &View<'_>, args: &Args<'_>, absent: Reply, say: impl FnOnce(Seen<
 /// All fields and values.
 pub(super) fn all(hash: Seen<'_, '_>) -> Vec<(Reply, Reply)> {
     let mut pairs = Vec::new();
-    hash.each(0, &mut |_, field, value| {
-        pairs.push((Reply::bulk(field), bulk(value.clone())));
+    hash.each(0, |_, field, value| {
+        pairs.push((Reply::bulk(field), bulk(value)));
         ControlFlow::Continue(())
     });
     pairs
@@ -137,7 +132,7 @@ fn list(view: &View<'_>, args: &Args<'_>, pick: fn(Reply, Reply) -> Reply) -> Re
 
 fn get_many(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let hash = Seen::find(view, args.db, args[0])?;
-    let get = |field| hash.and_then(|hash| hash.get(field)).map_or(Reply::Null, bulk);
+    let get = |field| hash.and_then(|hash| hash.get(field)).map_or(Reply::Null, |value| bulk(&value));
     Ok(Reply::Array(args.from(1).map(get).collect()))
 }
 
@@ -152,12 +147,12 @@ fn scan(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     step.at_least(SCANNED_AT_ONCE);
     let mut found = Vec::new();
     if let Some(from) = step.from {
-        hash.each(from, &mut |hash, field, value| {
+        hash.each(from, |hash, field, value| {
             if !step.takes(hash) {
                 return ControlFlow::Break(());
             }
             if step.wants(field) {
-                found.extend([Reply::bulk(field), bulk(value.clone())]);
+                found.extend([Reply::bulk(field), bulk(value)]);
             }
             ControlFlow::Continue(())
         });

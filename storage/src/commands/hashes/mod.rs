@@ -43,7 +43,7 @@ impl<'a, 'v> Seen<'a, 'v> {
     }
 
     /// Shows fields to `visit` (hash, field, value), in the order of their hashes, from `hash` on, until it breaks.
-    fn each(&self, hash: u64, visit: &mut dyn FnMut(u64, &[u8], &RowValue) -> ControlFlow<()>) {
+    fn each(&self, hash: u64, mut visit: impl FnMut(u64, &[u8], &RowValue) -> ControlFlow<()>) {
         let range = layout::fields_from(self.object, hash);
         self.view
             .each_row(&range, Order::Ascending, &mut |row, value| visit(row.second(), row.tail(), value));

@@ -4,10 +4,10 @@
 //! because the gaps between hashes are not equal.
 
 use super::Seen;
-use super::looks::{all, bulk};
+use super::looks::all;
 use crate::commands::args::is;
 use crate::commands::number::integer;
-use crate::commands::{Args, errors};
+use crate::commands::{Args, bulk, errors};
 use crate::machine::View;
 use crate::reply::Reply;
 use std::collections::BTreeMap;
@@ -94,8 +94,8 @@ fn different(hash: Seen<'_, '_>, count: u64) -> Vec<(Reply, Reply)> {
 fn behind_random_place(hash: Seen<'_, '_>) -> Option<(Reply, Reply)> {
     let mut found = None;
     for from in [hash.view.random(), 0] {
-        hash.each(from, &mut |_, field, value| {
-            found = Some((Reply::bulk(field), bulk(value.clone())));
+        hash.each(from, |_, field, value| {
+            found = Some((Reply::bulk(field), bulk(value)));
             ControlFlow::Break(())
         });
         if found.is_some() {

@@ -22,12 +22,17 @@ fn entries_are_complete() {
         assert!(spec.summary.ends_with('.') && spec.summary.len() > 15, "{name} has no summary");
         assert!(spec.since.split('.').count() == 3, "{name}");
         assert!(spec.differs.is_empty() || spec.differs.ends_with('.'), "{name}");
-        let last_key = spec.keys.positions(arguments_min(spec.arity)).last();
+        let least = vec![&b"1"[..]; arguments_min(spec.arity)];
+        let last_key = spec.keys.positions(&least).last().copied();
         match spec.keys {
             Keys::None => assert_eq!(last_key, None),
             Keys::At(at) => assert_eq!(last_key, Some(at), "{name}: the arity does not cover the key"),
             Keys::Span { last, .. } => assert_eq!(last_key, Some(last), "{name}"),
             Keys::Every { first, step } => assert!(step > 0 && last_key >= Some(first), "{name}"),
+            Keys::Before { first, .. } | Keys::Counted { at: first } => {
+                assert!(last_key >= Some(first), "{name}")
+            }
+            Keys::FirstAnd(_) => assert!(last_key.is_some(), "{name}"),
         }
     }
     assert_eq!(all().count() + 2, every().count());
@@ -35,12 +40,18 @@ fn entries_are_complete() {
 
 #[test]
 fn keys_are_where_the_table_says() {
-    let positions = |name: &[u8], count| lookup_any(name).unwrap().keys.positions(count).collect::<Vec<_>>();
-    assert_eq!(positions(b"MSET", 6), [0, 2, 4]);
-    assert_eq!(positions(b"DEL", 3), [0, 1, 2]);
-    assert_eq!(positions(b"COPY", 4), [0, 1]);
-    assert_eq!(positions(b"GET", 1), [0]);
-    assert_eq!(positions(b"DBSIZE", 0), [0; 0]);
+    let positions = |command: &str| {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        lookup_any(words[0]).unwrap().keys.positions(&words[1..])
+    };
+    assert_eq!(positions("MSET a 1 b 2 c 3"), [0, 2, 4]);
+    assert_eq!(positions("DEL a b c"), [0, 1, 2]);
+    assert_eq!(positions("COPY a b DB 1"), [0, 1]);
+    assert_eq!(positions("GET a"), [0]);
+    assert_eq!(positions("DBSIZE"), [0; 0]);
+    assert_eq!(positions("LMPOP 2 a b LEFT"), [1, 2]);
+    assert_eq!(positions("LMPOP 9 a b LEFT"), [1, 2, 3]);
+    assert_eq!(positions("LMPOP x a b LEFT"), [0; 0]);
     assert_eq!(lookup_any(b"MSET").unwrap().keys.as_redis(), (1, -1, 2));
     assert_eq!(lookup_any(b"GET").unwrap().arity.as_redis(), 2);
     assert_eq!(lookup_any(b"SET").unwrap().arity.as_redis(), -3);
@@ -57,7 +68,7 @@ proptest! {
         args in prop::collection::vec(prop_oneof![
             prop::sample::select(vec![
                 "a", "b", "h", "0", "1", "-1", "16", "x", "", "nx", "XX", "get", "EX", "PX", "KEEPTTL", "COUNT", "MATCH", "*", "DB", "REPLACE",
-                "IFEQ", "9223372036854775807", "-9223372036854775808", "1e400", "TYPE", "string", "WITHVALUES", "f0", "2",
+                "IFEQ", "9223372036854775807", "-9223372036854775808", "1e400", "TYPE", "string", "WITHVALUES", "f0", "2", "l", "LEFT", "before", "RANK", "MAXLEN",
             ]).prop_map(|word| word.as_bytes().to_vec()),
             prop::collection::vec(any::<u8>(), 0..30),
         ], 12),
@@ -68,6 +79,7 @@ proptest! {
         lab.say("SET a 1");
         lab.say("SET b text EX 100");
         lab.make_hash("h", 2);
+        lab.say("RPUSH l x a 1 x");
         let before = lab.data_rows();
         let count = match spec.arity {
             Arity::Exactly(n) => n,

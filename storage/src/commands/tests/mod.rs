@@ -6,6 +6,7 @@
 mod contract;
 mod hashes;
 mod keys;
+mod lists;
 mod strings;
 
 use crate::machine::tests::support::Lab;
