@@ -1,9 +1,9 @@
 //! A child of the harness dies with the process that started it, even by kill -9.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use warlock_harness::{process, wait_for};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use warlock_harness::{process, wait_for};
 
 const PARENT: &str = "HARNESS_TEST_PARENT";
 
