@@ -17,6 +17,7 @@ mod hashes;
 mod internal;
 mod keys;
 mod lists;
+mod locks;
 mod lookup;
 mod number;
 mod scanning;
@@ -30,7 +31,7 @@ mod typed;
 pub use args::Args;
 pub use errors::{unknown_command, wrong_arity};
 pub use glob::glob_matches;
-pub use internal::{reap, sweep};
+pub use internal::{forget_waits, reap, sweep, unwait};
 pub use lookup::lookup;
 pub(crate) use lookup::lookup_any;
 pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
@@ -65,6 +66,7 @@ const FAMILIES: &[&[CommandSpec]] = &[
     keys::EXPIRY,
     keys::SCANS,
     keys::MOVES,
+    locks::COMMANDS,
     server::COMMANDS,
     internal::COMMANDS,
 ];

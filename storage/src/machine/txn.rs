@@ -7,9 +7,11 @@
 //! (it is *poisoned*) and says "no such row"; the machine looks before it commits, and stops.
 
 use super::Stamp;
+use super::events::Event;
 use super::meta::Meta;
 use super::overlay::Overlay;
 use super::view::View;
+use super::waits::Run;
 use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError, Visit};
 use std::borrow::Cow;
@@ -24,6 +26,8 @@ pub struct Txn<'m> {
     meta: Cow<'m, Meta>,
     pub(crate) stamp: Stamp,
     poison: OnceCell<StoreError>,
+    /// Whose command it is; who waits.
+    pub(super) run: Run<'m>,
 }
 
 impl<'m> Txn<'m> {
@@ -35,12 +39,13 @@ impl<'m> Txn<'m> {
             meta: Cow::Borrowed(meta),
             stamp: *stamp,
             poison: OnceCell::new(),
+            run: Run::default(),
         }
     }
 
-    /// What it changed: rows, and the numbers if they did. An error if the store failed on the way.
+    /// What it changed: rows, and the numbers if they did; and what it said. An error if the store failed on the way.
     #[inline]
-    pub(crate) fn finish(self) -> Result<(Batch, Option<Meta>), StoreError> {
+    pub(crate) fn finish(self) -> Result<(Batch, Option<Meta>, Vec<Event>), StoreError> {
         if let Some(error) = self.poison.into_inner() {
             return Err(error);
         }
@@ -48,7 +53,7 @@ impl<'m> Txn<'m> {
             Cow::Owned(meta) => Some(meta),
             Cow::Borrowed(_) => None,
         };
-        Ok((self.overlay.into_batch(), meta))
+        Ok((self.overlay.into_batch(), meta, self.run.events))
     }
 
     /// The machine's numbers.

@@ -45,6 +45,10 @@ pub enum Reply {
     BigNumber(Cow<'static, str>),
     /// Text with a format of three letters: `txt`, `mkd`.
     Verbatim([u8; 3], Bytes),
+    /// The first in RESP2, the second in RESP3, where they differ by more than the types say.
+    Either(Box<Reply>, Box<Reply>),
+    /// None yet: the command waits, until this time if it has one (cluster time, milliseconds). Never sent to a client.
+    Waiting(Option<u64>),
 }
 
 impl Reply {
