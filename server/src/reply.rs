@@ -43,6 +43,11 @@ pub fn put(encoder: &mut Encoder<'_>, reply: &Reply) {
                 put(encoder, second);
             }
         }
+        Reply::Either(resp2, resp3) => {
+            put(encoder, if encoder.protocol() == Protocol::Resp3 { resp3 } else { resp2 });
+        }
+        // Replies of commands that wait come later; whoever gets here has lost one.
+        Reply::Waiting(_) => encoder.put_error(b"ERR the command waits"),
         Reply::Double(number) => encoder.put_double(*number),
         Reply::Boolean(yes) => encoder.put_boolean(*yes),
         Reply::BigNumber(digits) => encoder.put_big_number(digits.as_bytes()),

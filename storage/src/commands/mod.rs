@@ -17,6 +17,7 @@ mod hashes;
 mod internal;
 mod keys;
 mod lists;
+mod locks;
 mod lookup;
 mod number;
 mod scanning;
@@ -25,17 +26,15 @@ mod spec;
 mod strings;
 #[cfg(test)]
 mod tests;
-mod transaction;
 mod typed;
 
 pub use args::Args;
 pub use errors::{unknown_command, wrong_arity};
 pub use glob::glob_matches;
-pub use internal::{reap, sweep};
+pub use internal::{forget_waits, reap, sweep, unwait};
 pub use lookup::lookup;
 pub(crate) use lookup::lookup_any;
 pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
-pub use transaction::{REPLY_BYTES_MAX, Watched, transaction};
 
 #[allow(unused_imports, reason = "the documentation refers to them")]
 use crate::machine::{Txn, View};
@@ -67,9 +66,9 @@ const FAMILIES: &[&[CommandSpec]] = &[
     keys::EXPIRY,
     keys::SCANS,
     keys::MOVES,
+    locks::COMMANDS,
     server::COMMANDS,
     internal::COMMANDS,
-    transaction::COMMANDS,
 ];
 
 /// Every command a client may name.

@@ -147,6 +147,12 @@ pub enum Flag {
     Dangerous,
     /// Proposed by a node itself; no client can name it.
     Internal,
+    /// May wait: what the same connection sends behind it is held back until it is answered.
+    Blocks,
+    /// The same, if this word is among its arguments.
+    BlocksWith(&'static str),
+    /// Remembers the connection that sent it, which therefore travels with it.
+    NamesClient,
 }
 
 /// What a command is about: its chapter in the documentation and its ACL category.
@@ -160,10 +166,10 @@ pub enum Group {
     Hash,
     /// Lists.
     List,
+    /// Locks and sessions.
+    Lock,
     /// The node and its databases.
     Server,
-    /// Several commands as one.
-    Transactions,
 }
 
 impl Group {
@@ -175,8 +181,8 @@ impl Group {
             Group::String => "string",
             Group::Hash => "hash",
             Group::List => "list",
+            Group::Lock => "lock",
             Group::Server => "server",
-            Group::Transactions => "transactions",
         }
     }
 }
@@ -208,6 +214,22 @@ impl CommandSpec {
     #[must_use]
     pub const fn is_write(&self) -> bool {
         matches!(self.handler, Handler::Write(_))
+    }
+
+    /// Whether it may wait, given its arguments.
+    #[must_use]
+    pub fn may_block(&self, args: &[&[u8]]) -> bool {
+        self.flags.iter().any(|flag| match flag {
+            Flag::Blocks => true,
+            Flag::BlocksWith(word) => args.iter().any(|arg| super::args::is(arg, word)),
+            _ => false,
+        })
+    }
+
+    /// Whether the connection that sent it travels with it.
+    #[must_use]
+    pub fn names_client(&self) -> bool {
+        self.flags.contains(&Flag::NamesClient)
     }
 
     /// Whether no client can name it.

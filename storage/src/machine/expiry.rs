@@ -4,10 +4,11 @@
 
 use super::layout::{self, Garbage, Header};
 use super::txn::Txn;
+use super::waits::Timer;
 use crate::row::RowKeyRef;
 
 impl Txn<'_> {
-    /// Removes up to `limit` keys whose time is over; says how many rows it looked at and removed.
+    /// Removes up to `limit` keys whose time is over and does what timers say is due; says how many rows it looked at and removed.
     pub(crate) fn sweep(&mut self, limit: usize) -> usize {
         let now_ms = self.stamp.at_ms;
         let mut removed = 0;
@@ -29,7 +30,22 @@ impl Txn<'_> {
             }
             removed += 1;
         }
-        removed
+        removed + self.sweep_timers(limit - removed)
+    }
+
+    fn sweep_timers(&mut self, limit: usize) -> usize {
+        let due = self.rows(&Timer::rows(), limit);
+        let now_ms = self.stamp.at_ms;
+        let due = due.into_iter().take_while(|(row, _)| Timer::at_ms(row.borrow()) <= now_ms);
+        due.map(|(row, _)| {
+            self.remove_row(row.clone());
+            match Timer::parse(row.borrow()) {
+                Some(Timer::Wait(number)) => self.time_out(number),
+                Some(Timer::Lock { db, key }) => self.settle_lock(db, &key),
+                None => {}
+            }
+        })
+        .count()
     }
 
     /// Removes up to `limit` rows that nothing refers to any more; says how many.

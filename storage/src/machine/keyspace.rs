@@ -45,9 +45,9 @@ impl<'a> Found<'a> {
 /// Where a key is (or would be), and what was there. Valid until the key is written.
 #[derive(Clone, Copy)]
 pub struct Place<'k> {
-    db: u8,
-    key: &'k [u8],
-    hash: u64,
+    pub(super) db: u8,
+    pub(super) key: &'k [u8],
+    pub(super) hash: u64,
     /// The key's header, if it exists and its time is not over.
     pub old: Option<Header>,
 }
@@ -61,7 +61,7 @@ impl Place<'_> {
 }
 
 impl Txn<'_> {
-    fn generation(&self, db: u8) -> u64 {
+    pub(super) fn generation(&self, db: u8) -> u64 {
         self.meta().databases[usize::from(db) % DATABASES].generation
     }
 
@@ -98,6 +98,9 @@ impl Txn<'_> {
 
     /// Writes a key: its type, deadline and body. `body` of a type with members begins with the object id.
     pub fn put(&mut self, place: &Place<'_>, kind: Kind, deadline_ms: Option<u64>, body: &[&[u8]]) {
+        if self.refuses(place, kind) {
+            return;
+        }
         let value = layout::key_value(kind, self.stamp.slot, deadline_ms, body);
         let object = Header::parse(&value).and_then(|header| header.object);
         if let Some(old) = place.old.and_then(|old| old.object)
@@ -111,6 +114,7 @@ impl Txn<'_> {
         }
         self.move_deadline(place, generation, deadline_ms);
         self.put_row(layout::key_row(generation, place.hash, place.key).to_owned(), value);
+        self.touch(place.db, place.key);
     }
 
     /// Writes a string.
@@ -122,6 +126,10 @@ impl Txn<'_> {
     pub fn set_deadline(&mut self, place: &Place<'_>, deadline_ms: Option<u64>) {
         if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.stamp.at_ms) {
             self.remove(place);
+            return;
+        }
+        if place.old.is_some_and(|old| old.kind == Kind::Lock) {
+            self.refuse_lock();
             return;
         }
         let generation = self.generation(place.db);
@@ -144,12 +152,16 @@ impl Txn<'_> {
         if place.old.is_none() {
             return false;
         }
+        if place.old.is_some_and(|old| old.kind == Kind::Lock) {
+            self.lock_removed(place);
+        }
         let database = self.database(place.db);
         let generation = database.generation;
         database.keys = database.keys.saturating_sub(1);
         self.move_deadline(place, generation, None);
         self.remove_row(layout::key_row(generation, place.hash, place.key).to_owned());
         self.remember_deletion(place.hash);
+        self.touch(place.db, place.key);
         true
     }
 
@@ -192,6 +204,7 @@ impl Txn<'_> {
         if old.keys > 0 {
             self.leave(Garbage::Generation(old.generation));
         }
+        self.touch_database(db);
     }
 
     /// Exchanges two databases.
@@ -200,6 +213,8 @@ impl Txn<'_> {
         self.meta_mut().databases.swap(usize::from(a) % DATABASES, usize::from(b) % DATABASES);
         self.database(a).changed_at = slot;
         self.database(b).changed_at = slot;
+        self.touch_database(a);
+        self.touch_database(b);
     }
 
     /// The id under which the members of a new value are.
@@ -211,6 +226,9 @@ impl Txn<'_> {
 
     /// Puts what is at `from` to `to` as well: the same type, body and deadline. Members are copied.
     pub fn copy(&mut self, from: &Found<'_>, to: &Place<'_>) {
+        if from.header.kind == Kind::Lock {
+            return self.refuse_lock();
+        }
         let Some(object) = from.header.object else {
             return self.put(to, from.header.kind, from.header.deadline_ms, &[from.body()]);
         };
@@ -224,6 +242,9 @@ impl Txn<'_> {
 
     /// Moves a key, members and deadline included, over whatever is at `to`.
     pub fn relocate(&mut self, from: &Place<'_>, found: &Found<'_>, to: &Place<'_>) {
+        if found.header.kind == Kind::Lock {
+            return self.refuse_lock();
+        }
         self.detach(from);
         self.put(to, found.header.kind, found.header.deadline_ms, &[found.body()]);
     }

@@ -10,6 +10,11 @@
 //! | members `12`: a list | `12` object⁷ · position⁸ | the item |
 //! | garbage `13` | `13` kind⁷ · number⁸ | nothing |
 //! | deleted `14` | `14` 0⁷ · bucket⁸ | version (varint) |
+//! | waits `15` | `15` 0⁷ · number⁸ | what for¹ · database¹ · since · deadline + 1 or 0 · node · incarnation · command (varints) · keys · reply on time-out · command |
+//! | lines `16` | `16` database⁷ · hash⁸ · key · number⁸ of a wait | what for¹ |
+//! | callers `17` | `17` node⁷ · incarnation⁸ · command⁸ | number⁸ of a wait |
+//! | ends of holds `19` | `19` 0⁷ · bucket⁸ | hash⁸ of a key · database¹ · how¹ · token · time (varints) · owner |
+//! | timers `18` | `18` time⁸ 0⁷ · kind¹ · what the kind wants | nothing |
 //!
 //! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
 //! new one, SWAPDB exchanges two, and what belongs to a dead generation is garbage, removed little by little. A key with members
@@ -26,10 +31,15 @@ const DEADLINES: u8 = 0x11;
 const MEMBERS: u8 = 0x12;
 const GARBAGE: u8 = 0x13;
 const DELETED: u8 = 0x14;
+pub(super) const WAITS: u8 = 0x15;
+pub(super) const LINES: u8 = 0x16;
+pub(super) const CALLERS: u8 = 0x17;
+pub(super) const TIMERS: u8 = 0x18;
+pub(super) const ENDS: u8 = 0x19;
 
 /// Generations and object ids have this many bits.
-const ID_BITS: u32 = 56;
-const ID_MAX: u64 = (1 << ID_BITS) - 1;
+pub(super) const ID_BITS: u32 = 56;
+pub(super) const ID_MAX: u64 = (1 << ID_BITS) - 1;
 
 /// Of the hash of keys. Chosen once; it orders rows and cursors, so it stays for ever.
 const HASH_SEED: u64 = 0x5761_726C_6F63_6B21;
@@ -46,7 +56,7 @@ pub(crate) fn key_hash(key: &[u8]) -> u64 {
 }
 
 #[inline]
-const fn first(table: u8, id: u64) -> u64 {
+pub(super) const fn first(table: u8, id: u64) -> u64 {
     (table as u64) << ID_BITS | (id & ID_MAX)
 }
 
@@ -182,10 +192,13 @@ pub enum Kind {
     Hash = 4,
     /// A stream.
     Stream = 5,
+    /// A lock.
+    Lock = 6,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream];
+    const ALL: [Kind; 7] =
+        [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream, Kind::Lock];
 
     fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number)).copied()
@@ -201,13 +214,14 @@ impl Kind {
             Kind::SortedSet => "zset",
             Kind::Hash => "hash",
             Kind::Stream => "stream",
+            Kind::Lock => "lock",
         }
     }
 
     /// Whether its values are rows of their own, under an object id that the body begins with.
     #[must_use]
     pub const fn has_members(self) -> bool {
-        !matches!(self, Kind::String)
+        !matches!(self, Kind::String | Kind::Lock)
     }
 }
 

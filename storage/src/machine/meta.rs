@@ -15,6 +15,8 @@ const APPLIED: u64 = 1;
 const TOKENS: u64 = 2;
 const OBJECTS: u64 = 3;
 const GENERATIONS: u64 = 4;
+const WAITS: u64 = 5;
+const WAITING: u64 = 6;
 const FIRST_DATABASE: u64 = 0x100;
 
 /// A database.
@@ -41,6 +43,10 @@ pub struct Meta {
     pub(crate) objects: u64,
     /// The last generation given out.
     pub(crate) generations: u64,
+    /// The last number given to a wait.
+    pub(crate) waits: u64,
+    /// How many commands wait.
+    pub waiting: u64,
     /// The databases.
     pub databases: [Database; DATABASES],
 }
@@ -53,7 +59,7 @@ impl Default for Meta {
             generations += 1;
             database.generation = generations;
         }
-        Meta { applied: 0, tokens: 0, objects: 0, generations, databases }
+        Meta { applied: 0, tokens: 0, objects: 0, generations, waits: 0, waiting: 0, databases }
     }
 }
 
@@ -64,12 +70,14 @@ fn value(numbers: &[u64]) -> RowValue {
 }
 
 impl Meta {
-    fn counters(&self) -> [(u64, u64); 4] {
+    fn counters(&self) -> [(u64, u64); 6] {
         [
             (APPLIED, self.applied),
             (TOKENS, self.tokens),
             (OBJECTS, self.objects),
             (GENERATIONS, self.generations),
+            (WAITS, self.waits),
+            (WAITING, self.waiting),
         ]
     }
 
@@ -106,6 +114,8 @@ impl Meta {
         read(TOKENS, &mut [&mut meta.tokens])?;
         read(OBJECTS, &mut [&mut meta.objects])?;
         read(GENERATIONS, &mut [&mut meta.generations])?;
+        read(WAITS, &mut [&mut meta.waits])?;
+        read(WAITING, &mut [&mut meta.waiting])?;
         for (number, database) in (FIRST_DATABASE..).zip(&mut meta.databases) {
             let Database { generation, keys, expiring, changed_at } = database;
             read(number, &mut [generation, keys, expiring, changed_at])?;

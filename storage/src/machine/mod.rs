@@ -2,19 +2,23 @@
 //! checksum on every node. It sees no clock but the stamp's, no randomness, and no order but that of rows.
 //!
 //! ```text
-//! apply(stamp, payload) → reply      for every command of a slot, in order
+//! apply(stamp, caller, payload) → reply, events   for every command of a slot, in order
 //! finish_slot(slot)                  then the slot's changes and the applied slot become one commit of the store
 //! view(now) / snapshot()             only between slots: a reader sees a slot boundary, never half a batch (M2)
 //! ```
+//!
+//! A command may have no reply yet ([`Reply::Waiting`]): it comes as an event of a later command. See [`waits`].
 //!
 //! A reply may be sent only after `finish_slot` succeeded: if the store fails, the machine stops changing anything and `finish_slot` says so.
 //!
 //! Reads and `apply` share a thread, so a view needs no lock and costs nothing. A reader on another thread uses a snapshot.
 
 mod checksum;
+mod events;
 mod expiry;
 mod keyspace;
 pub(crate) mod layout;
+pub mod locks;
 mod meta;
 mod overlay;
 mod payload;
@@ -22,13 +26,14 @@ mod payload;
 pub(crate) mod tests;
 mod txn;
 mod view;
+pub mod waits;
 
 pub use checksum::Checksum;
+pub use events::{Caller, Event};
 pub use keyspace::{Found, Place};
 pub use layout::{Header, Kind};
 pub use meta::{DATABASES, Database, Meta};
-pub(crate) use payload::decode_command;
-pub use payload::encode_command;
+pub use payload::{encode_command, encode_command_of};
 pub use txn::Txn;
 pub use view::{View, VisitKey};
 
@@ -61,6 +66,8 @@ pub struct Machine<S: Store = MemoryStore> {
     open_slot: Option<u64>,
     /// Why nothing is applied any more.
     failed: Option<StoreError>,
+    /// What commands of the open slot said besides their replies.
+    events: Vec<Event>,
     /// Room for the changes of the next command.
     spare: Batch,
     /// Where the next view's random answers begin. Not part of the replicated state.
@@ -94,6 +101,7 @@ impl<S: Store> Machine<S> {
             saved: meta,
             open_slot: None,
             failed: None,
+            events: Vec::new(),
             spare: Batch::new(),
             seed: Cell::new(0),
         }
@@ -105,8 +113,13 @@ impl<S: Store> Machine<S> {
         self.meta.applied
     }
 
-    /// Executes a command. Its changes are seen by the commands after it; see the module's description for when its reply may be sent.
+    /// Executes a command of nobody: it cannot wait.
     pub fn apply(&mut self, stamp: &Stamp, payload: &Bytes) -> Reply {
+        self.apply_for(stamp, Caller::NOBODY, payload)
+    }
+
+    /// Executes a command. Its changes are seen by the commands after it; see the module's description for when its reply may be sent.
+    pub fn apply_for(&mut self, stamp: &Stamp, caller: Caller, payload: &Bytes) -> Reply {
         assert!(stamp.slot > self.meta.applied, "R3: slot {} is finished already", stamp.slot);
         assert!(self.open_slot.is_none_or(|open| open == stamp.slot), "R3: the slot before is not finished");
         self.open_slot = Some(stamp.slot);
@@ -117,13 +130,18 @@ impl<S: Store> Machine<S> {
             return Reply::error("ERR malformed log entry");
         };
         let mut txn = Txn::new(&self.store, &self.meta, stamp, std::mem::take(&mut self.spare));
+        txn.set_caller(caller, command.client(), payload);
         let reply = txn.execute(command.db, command.args());
         let is_error = reply.is_error();
+        if !is_error {
+            txn.serve(&reply);
+        }
         match txn.finish() {
             Err(error) => self.failed = Some(error),
             // A failed command has no effect, whatever it did before it found out.
-            Ok((batch, _)) if is_error => self.spare = batch,
-            Ok((mut batch, meta)) => {
+            Ok((batch, ..)) if is_error => self.spare = batch,
+            Ok((mut batch, meta, events)) => {
+                self.events.extend(events);
                 if let Some(meta) = meta {
                     self.meta = meta;
                 }
@@ -157,6 +175,11 @@ impl<S: Store> Machine<S> {
         Ok(())
     }
 
+    /// What the commands since the last call said besides their replies. To be asked after `finish_slot`, like replies.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
     fn assert_boundary(&self) {
         assert!(self.open_slot.is_none(), "M2: slot {:?} is not finished", self.open_slot);
     }
@@ -185,6 +208,7 @@ impl<S: Store> Machine<S> {
         self.saved = self.meta;
         self.open_slot = None;
         self.failed = None;
+        self.events.clear();
         Ok(())
     }
 
@@ -194,14 +218,29 @@ impl<S: Store> Machine<S> {
         Checksum::of(&self.store)
     }
 
-    /// When the next key's time is over: a master proposes a sweep ([`commands::sweep`]) some time after it.
+    /// When the next key's or wait's time is over: a master proposes a sweep ([`commands::sweep`]) some time after it.
     pub fn next_deadline_ms(&self) -> Result<Option<u64>, StoreError> {
         let mut next = None;
         self.store.scan(&layout::deadlines(), crate::store::Order::Ascending, &mut |row, _| {
             next = layout::parse_deadline(row).map(|(deadline_ms, ..)| deadline_ms);
             ControlFlow::Break(())
         })?;
+        self.store.scan(&waits::Timer::rows(), crate::store::Order::Ascending, &mut |row, _| {
+            let at_ms = waits::Timer::at_ms(row);
+            next = Some(next.map_or(at_ms, |next| next.min(at_ms)));
+            ControlFlow::Break(())
+        })?;
         Ok(next)
+    }
+
+    /// Whether a command still waits for its reply.
+    pub fn is_waiting(&self, caller: Caller) -> Result<bool, StoreError> {
+        if self.meta.waiting == 0 { Ok(false) } else { waits::is_waiting(&self.store, caller) }
+    }
+
+    /// The nodes whose clients wait, each with the life that they belong to.
+    pub fn waiting_nodes(&self) -> Result<Vec<(u64, u64)>, StoreError> {
+        if self.meta.waiting == 0 { Ok(Vec::new()) } else { waits::waiting_nodes(&self.store) }
     }
 
     /// Whether there is something to reap: a master then proposes [`commands::reap`].
@@ -223,6 +262,13 @@ impl<S: Store> Machine<S> {
 impl Txn<'_> {
     /// Runs one command of the table, reading or writing, on this transaction's state.
     pub fn execute(&mut self, db: u8, command: &[&[u8]]) -> Reply {
+        self.run.depth += 1;
+        let reply = self.execute_here(db, command);
+        self.run.depth -= 1;
+        self.run.refusal.take().unwrap_or(reply)
+    }
+
+    fn execute_here(&mut self, db: u8, command: &[&[u8]]) -> Reply {
         let Some((name, args)) = command.split_first() else { return Reply::error("ERR empty command") };
         let Some(spec) = commands::lookup_any(name) else { return commands::unknown_command(name, args) };
         if !spec.arity.allows(args.len()) {

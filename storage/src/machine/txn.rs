@@ -7,10 +7,11 @@
 //! (it is *poisoned*) and says "no such row"; the machine looks before it commits, and stops.
 
 use super::Stamp;
+use super::events::Event;
 use super::meta::Meta;
 use super::overlay::Overlay;
 use super::view::View;
-use crate::reply::Reply;
+use super::waits::Run;
 use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError, Visit};
 use std::borrow::Cow;
@@ -25,6 +26,8 @@ pub struct Txn<'m> {
     meta: Cow<'m, Meta>,
     pub(crate) stamp: Stamp,
     poison: OnceCell<StoreError>,
+    /// Whose command it is; who waits.
+    pub(super) run: Run<'m>,
 }
 
 impl<'m> Txn<'m> {
@@ -36,12 +39,13 @@ impl<'m> Txn<'m> {
             meta: Cow::Borrowed(meta),
             stamp: *stamp,
             poison: OnceCell::new(),
+            run: Run::default(),
         }
     }
 
-    /// What it changed: rows, and the numbers if they did. An error if the store failed on the way.
+    /// What it changed: rows, and the numbers if they did; and what it said. An error if the store failed on the way.
     #[inline]
-    pub(crate) fn finish(self) -> Result<(Batch, Option<Meta>), StoreError> {
+    pub(crate) fn finish(self) -> Result<(Batch, Option<Meta>, Vec<Event>), StoreError> {
         if let Some(error) = self.poison.into_inner() {
             return Err(error);
         }
@@ -49,7 +53,7 @@ impl<'m> Txn<'m> {
             Cow::Owned(meta) => Some(meta),
             Cow::Borrowed(_) => None,
         };
-        Ok((self.overlay.into_batch(), meta))
+        Ok((self.overlay.into_batch(), meta, self.run.events))
     }
 
     /// The machine's numbers.
@@ -77,33 +81,6 @@ impl<'m> Txn<'m> {
             self.poison(error);
         }
         seen
-    }
-
-    /// What WATCH compares: [`View::version`] in this transaction's state.
-    pub(crate) fn version(&self, db: u8, key: &[u8]) -> u64 {
-        let view = self.view();
-        let version = view.version(db, key);
-        if let Err(error) = view.check() {
-            self.poison(error);
-        }
-        version
-    }
-
-    /// Does `work` as a transaction inside this one: an error as its reply undoes what it changed, and nothing else.
-    pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Txn<'_>) -> Reply) -> Reply {
-        let mut inner = Txn::new(&*self, &self.meta, &self.stamp, Batch::new());
-        let reply = work(&mut inner);
-        match inner.finish() {
-            Err(error) => self.poison(error),
-            Ok(_) if reply.is_error() => {}
-            Ok((batch, meta)) => {
-                if let Some(meta) = meta {
-                    *self.meta_mut() = meta;
-                }
-                batch.into_iter().for_each(|change| self.overlay.set(change.key, change.value));
-            }
-        }
-        reply
     }
 
     /// Remembers a failure of the store.

@@ -31,6 +31,8 @@ const VERBATIM: u8 = 15;
 const SMALL: u8 = 16;
 const SMALL_MAX: i64 = 111;
 const PAIRS: u8 = 128;
+const WAITING: u8 = 129;
+const EITHER: u8 = 130;
 
 /// Why bytes are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +104,15 @@ impl Reply {
                     field.encode_at(out, below);
                     value.encode_at(out, below);
                 }
+            }
+            Reply::Either(resp2, resp3) => {
+                out.push(EITHER);
+                resp2.encode_at(out, below);
+                resp3.encode_at(out, below);
+            }
+            Reply::Waiting(until_ms) => {
+                out.push(WAITING);
+                varint::put(out, until_ms.map_or(0, |ms| ms.saturating_add(1)));
             }
             Reply::Double(number) => {
                 out.push(DOUBLE);
@@ -196,6 +207,12 @@ fn decode_at(rest: &mut &[u8], depth_left: usize) -> Result<Reply, ReplyError> {
             let pairs = (0..count).map(pair).collect::<Result<_, ReplyError>>()?;
             if tag == MAP { Reply::Map(pairs) } else { Reply::Pairs(pairs) }
         }
+        EITHER => {
+            let below = below.ok_or(ReplyError::TooDeep)?;
+            let mut one = || decode_at(rest, below).map(Box::new);
+            Reply::Either(one()?, one()?)
+        }
+        WAITING => Reply::Waiting(take_number(rest)?.checked_sub(1)),
         DOUBLE => {
             let bits = take(rest, 8)?.try_into().map_err(|_| ReplyError::Truncated)?;
             Reply::Double(f64::from_bits(u64::from_be_bytes(bits)))
@@ -230,6 +247,7 @@ mod tests {
             (-5..120_i64).prop_map(Reply::Integer),
             prop::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| Reply::bulk(&bytes)),
             any::<bool>().prop_map(Reply::Boolean),
+            prop::option::of(0..u64::MAX).prop_map(Reply::Waiting),
             (-1e9..1e9).prop_map(Reply::Double),
             "-?[0-9]{1,30}".prop_map(|digits| Reply::BigNumber(digits.into())),
             ".{0,9}".prop_map(|text| Reply::Verbatim(*b"txt", text.into())),
@@ -240,7 +258,8 @@ mod tests {
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Reply::Set),
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Reply::Push),
                 prop::collection::vec((inner.clone(), inner.clone()), 0..8).prop_map(Reply::Map),
-                prop::collection::vec((inner.clone(), inner), 0..8).prop_map(Reply::Pairs),
+                prop::collection::vec((inner.clone(), inner.clone()), 0..8).prop_map(Reply::Pairs),
+                (inner.clone(), inner).prop_map(|(a, b)| Reply::Either(Box::new(a), Box::new(b))),
             ]
         })
     }

@@ -45,6 +45,10 @@ pub enum Reply {
     BigNumber(Cow<'static, str>),
     /// Text with a format of three letters: `txt`, `mkd`.
     Verbatim([u8; 3], Bytes),
+    /// The first in RESP2, the second in RESP3, where they differ by more than the types say.
+    Either(Box<Reply>, Box<Reply>),
+    /// None yet: the command waits, until this time if it has one (cluster time, milliseconds). Never sent to a client.
+    Waiting(Option<u64>),
 }
 
 impl Reply {
@@ -76,28 +80,6 @@ impl Reply {
     #[must_use]
     pub const fn flag(yes: bool) -> Reply {
         Reply::Integer(yes as i64)
-    }
-
-    /// How many bytes it takes on the wire or in the ledger, at most, whatever the protocol.
-    #[must_use]
-    pub fn bytes_at_most(&self) -> usize {
-        // A tag or a header line with a number, and the line end behind the content.
-        const FRAME: usize = 32;
-        let all = |items: &[Reply]| items.iter().map(Reply::bytes_at_most).sum::<usize>();
-        FRAME
-            + match self {
-                Reply::Simple(bytes)
-                | Reply::Error(bytes)
-                | Reply::Bulk(bytes)
-                | Reply::Verbatim(_, bytes) => bytes.len(),
-                Reply::BigNumber(digits) => digits.len(),
-                Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => all(items),
-                Reply::Map(pairs) | Reply::Pairs(pairs) => {
-                    pairs.iter().map(|(field, value)| field.bytes_at_most() + value.bytes_at_most()).sum()
-                }
-                Reply::Double(_) => 320,
-                Reply::Ok | Reply::Integer(_) | Reply::Null | Reply::NullArray | Reply::Boolean(_) => 0,
-            }
     }
 
     /// Whether the command failed.

@@ -8,7 +8,6 @@ mod hashes;
 mod keys;
 mod lists;
 mod strings;
-mod transaction;
 
 use crate::machine::tests::support::Lab;
 

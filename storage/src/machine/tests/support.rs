@@ -2,7 +2,7 @@
 
 use crate::commands::{Args, Handler, lookup_any};
 use crate::machine::layout;
-use crate::machine::{Machine, Stamp, Txn, encode_command};
+use crate::machine::{Caller, Event, Machine, Stamp, Txn, encode_command};
 use crate::reply::Reply;
 use crate::row::{RowKey, RowRange, RowValue};
 use crate::store::{MemoryStore, Order, Rows};
@@ -29,7 +29,8 @@ impl Lab {
 
     pub(crate) fn apply(&mut self, payload: &Bytes) -> Reply {
         let stamp = self.stamp();
-        let reply = self.machine.apply(&stamp, payload);
+        let caller = Caller { node: 1, incarnation: 1, seq: stamp.slot };
+        let reply = self.machine.apply_for(&stamp, caller, payload);
         self.machine.finish_slot(stamp.slot).unwrap();
         reply
     }
@@ -48,6 +49,25 @@ impl Lab {
         }
     }
 
+    /// What was told since the last call, one line each: `number reply` of a wait (the number is that of the command in the log), or what
+    /// happened to a lock.
+    pub(crate) fn told(&mut self) -> Vec<String> {
+        let tell = |event: Event| match event {
+            Event::Served { caller, reply, .. } => Some(format!("{} {}", caller.seq, show(&reply))),
+            Event::Lock(lock) => {
+                Some(format!("{} {} {}", String::from_utf8_lossy(&lock.key), lock.name(), lock.token))
+            }
+            Event::Undo { .. } => None,
+        };
+        self.machine.take_events().into_iter().filter_map(tell).collect()
+    }
+
+    /// Lets time pass and sweeps, as a master does.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.apply(&crate::commands::sweep(10_000));
+    }
+
     /// Runs a command given as words; `""` is an empty word.
     pub(crate) fn say(&mut self, command: &str) -> String {
         let words: Vec<_> = command
@@ -62,7 +82,7 @@ impl Lab {
         let stamp = self.stamp();
         let mut txn = Txn::new(&self.machine.store, &self.machine.meta, &stamp, Vec::new());
         work(&mut txn);
-        let (mut batch, meta) = txn.finish().unwrap();
+        let (mut batch, meta, _) = txn.finish().unwrap();
         crate::store::Store::stage(&mut self.machine.store, &mut batch).unwrap();
         self.machine.meta = meta.unwrap_or(self.machine.meta);
         self.machine.finish_slot(stamp.slot).unwrap();
@@ -110,6 +130,7 @@ impl Lab {
         };
         let deadlines = rows_in(&self.machine.store, &layout::deadlines()).into_iter().map(|(row, _)| row);
         assert_eq!(deadlines.filter(is_live).collect::<Vec<_>>(), expected_deadlines, "D1");
+        crate::machine::waits::check_rows(&self.machine.store, meta.waiting);
     }
 }
 
@@ -150,6 +171,8 @@ pub(crate) fn show(reply: &Reply) -> String {
         Reply::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
         Reply::Null => "nil".into(),
         Reply::NullArray => "nil*".into(),
+        Reply::Waiting(_) => "waiting".into(),
+        Reply::Either(resp2, _) => show(resp2),
         Reply::Array(items) => list(items),
         Reply::Map(pairs) => format!("{{{}}}", pairs_as_text(pairs)),
         Reply::Pairs(pairs) => format!("<{}>", pairs_as_text(pairs)),

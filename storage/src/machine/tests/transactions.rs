@@ -68,7 +68,7 @@ proptest! {
         part.reverse();
         prop_assert_eq!(scan(&txn, &range, Order::Descending, limit), some(&part));
 
-        let (mut batch, _) = txn.finish().unwrap();
+        let (mut batch, ..) = txn.finish().unwrap();
         prop_assert_eq!(rows(&store).len(), base.len(), "nothing is changed before the commit");
         store.commit(&mut batch).unwrap();
         prop_assert_eq!(scan(&store, &RowRange::all(), Order::Ascending, usize::MAX), model.into_iter().collect::<Vec<_>>());

@@ -1,0 +1,138 @@
+//! LOCK.ACQUIRE: who gets a lock, and who waits.
+
+use super::{number, ttl};
+use crate::commands::args::is;
+use crate::commands::number::integer;
+use crate::commands::{Args, errors};
+use crate::machine::locks::{Hold, Lock};
+use crate::machine::waits::{Wait, WaitFor};
+use crate::machine::{Place, Stamp, Txn, encode_command};
+use crate::reply::Reply;
+
+/// Holders that one lock can have, at most; more have to wait. They are all in one row.
+const SHARED_MAX: usize = 4_096;
+
+/// What is asked for.
+pub(super) struct Ask<'a> {
+    pub(super) owner: &'a [u8],
+    ttl: &'a [u8],
+    pub(super) is_shared: bool,
+    wait_ms: u64,
+    delay_ms: u64,
+    data: &'a [u8],
+}
+
+impl<'a> Ask<'a> {
+    /// From what follows the key.
+    pub(super) fn parse(args: &Args<'a>) -> Result<Ask<'a>, Reply> {
+        let mut ask =
+            Ask { owner: args[1], ttl: args[2], is_shared: false, wait_ms: 0, delay_ms: 0, data: &[] };
+        let mut rest = args.from(3);
+        while let Some(option) = rest.next() {
+            if is(option, "SHARED") {
+                ask.is_shared = true;
+                continue;
+            }
+            let value = rest.next().ok_or(errors::SYNTAX)?;
+            let time = || u64::try_from(integer(value)?).map_err(|_| errors::invalid_expire("lock.acquire"));
+            if is(option, "WAIT") {
+                ask.wait_ms = time()?;
+            } else if is(option, "DELAY") {
+                ask.delay_ms = time()?;
+            } else if is(option, "DATA") {
+                ask.data = value;
+            } else {
+                return Err(errors::SYNTAX);
+            }
+        }
+        Ok(ask)
+    }
+}
+
+/// LOCK.ACQUIRE key owner ttl-ms [SHARED] [WAIT ms] [DELAY ms] [SESSION id] [DATA text]
+pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
+    let ask = Ask::parse(args)?;
+    let ttl_ms = ttl(ask.ttl, stamp.at_ms, "lock.acquire")?;
+    let (place, lock) = txn.lock(args.db, args[0])?;
+    let mut lock = lock.unwrap_or(Lock { is_shared: ask.is_shared, holds: Vec::new() });
+    let mine = lock.holds.iter().position(|hold| hold.owner == ask.owner && hold.is_held(stamp.at_ms));
+    if let Some(index) = mine {
+        return again(txn, args, &ask, ttl_ms, (&place, lock, index));
+    }
+    let is_free = match lock.holds.len() {
+        0 => true,
+        count => lock.is_shared && ask.is_shared && count < SHARED_MAX,
+    };
+    if !is_free || txn.is_awaited(args.db, args[0], WaitFor::Lock) {
+        return Ok(txn.wait(Wait {
+            waits_for: WaitFor::Lock,
+            db: args.db,
+            keys: &[args[0]],
+            timeout_ms: Some(ask.wait_ms),
+            on_timeout: Reply::Null,
+            lets_pass: false,
+        }));
+    }
+    let (caller, client) = txn.sender();
+    let hold = Hold {
+        token: txn.next_token(),
+        owner: ask.owner.to_vec(),
+        count: 1,
+        since_ms: stamp.at_ms,
+        deadline_ms: Some(stamp.at_ms + ttl_ms),
+        delay_ms: ask.delay_ms,
+        session: 0,
+        caller,
+        client: client.id,
+        address: client.address,
+        data: ask.data.to_vec(),
+        is_over: false,
+    };
+    txn.tell_lock(args.db, args[0], &hold, None);
+    lock.holds.push(hold);
+    txn.put_lock(&place, &lock);
+    Ok(granted(txn, args, &lock, lock.holds.len() - 1))
+}
+
+/// The same owner once more.
+fn again(
+    txn: &mut Txn<'_>,
+    args: &Args<'_>,
+    ask: &Ask<'_>,
+    ttl_ms: u64,
+    (place, mut lock, index): (&Place<'_>, Lock, usize),
+) -> Result<Reply, Reply> {
+    if lock.is_shared && !ask.is_shared {
+        return Err(Reply::error(
+            "ERR this owner holds the lock shared; release it before you ask for it exclusively: two who wait for each other's share would wait for ever",
+        ));
+    }
+    let until_ms = txn.stamp.at_ms + ttl_ms;
+    let hold = &mut lock.holds[index];
+    hold.count += 1;
+    // A hold never becomes shorter by asking once more.
+    hold.deadline_ms = hold.deadline_ms.map(|deadline_ms| deadline_ms.max(until_ms));
+    txn.put_lock(place, &lock);
+    Ok(granted(txn, args, &lock, index))
+}
+
+fn granted(txn: &mut Txn<'_>, args: &Args<'_>, lock: &Lock, index: usize) -> Reply {
+    let hold = &lock.holds[index];
+    let token = hold.token.to_string();
+    txn.undo_with(encode_command(args.db, &[b"LOCK.RELEASE", args[0], token.as_bytes()]));
+    let left = hold.deadline_ms.map_or(Reply::Integer(-1), |ms| number(ms.saturating_sub(txn.stamp.at_ms)));
+    let text = |text: &str| Reply::bulk(text.as_bytes());
+    let resp2 = Reply::Array(vec![number(hold.token), left.clone()]);
+    let resp3 = Reply::Map(vec![
+        (text("token"), number(hold.token)),
+        (text("ttl"), left),
+        (text("mode"), text(mode(lock))),
+        (text("count"), number(hold.count)),
+    ]);
+    Reply::Either(Box::new(resp2), Box::new(resp3))
+}
+
+/// As it is told to clients.
+pub(super) fn mode(lock: &Lock) -> &'static str {
+    if lock.is_shared { "shared" } else { "exclusive" }
+}

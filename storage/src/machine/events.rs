@@ -1,0 +1,47 @@
+//! What a command says besides its reply: to a client that waited, or about something that happened.
+//!
+//! Events are no state: they are told once, on every node, in the order of the log, and a node that was not there (it installed a snapshot
+//! instead) never hears them. Whoever needs more asks the state.
+
+use super::locks::LockEvent;
+use crate::reply::Reply;
+use bytes::Bytes;
+
+/// Who sent a command: a node in one of its lives, and the number that it gave the command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caller {
+    /// The node.
+    pub node: u64,
+    /// Which of its lives.
+    pub incarnation: u64,
+    /// The command's number.
+    pub seq: u64,
+}
+
+impl Caller {
+    /// Nobody: its commands cannot wait.
+    pub const NOBODY: Caller = Caller { node: 0, incarnation: 0, seq: 0 };
+}
+
+/// See the module's description.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A command that waited has its reply: somebody served it, its time passed, or it was cancelled.
+    Served {
+        /// Who waited.
+        caller: Caller,
+        /// The reply.
+        reply: Reply,
+        /// The command that undoes it, if the reply cannot be delivered.
+        undo: Option<Bytes>,
+    },
+    /// A command that did not wait can be undone by another one, if its reply cannot be delivered.
+    Undo {
+        /// Who sent the first.
+        caller: Caller,
+        /// The second.
+        undo: Bytes,
+    },
+    /// Somebody got a lock, or has it no longer.
+    Lock(LockEvent),
+}
