@@ -18,14 +18,16 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use storage::commands::{Args, Handler, lookup};
-use storage::machine::{View, encode_command};
+use storage::commands::{Args, CommandSpec, Handler, lookup};
+use storage::machine::{View, encode_command, encode_command_of};
 use storage::reply::Reply;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 /// Requests of one connection that wait for an answer, at most; more are left in the socket.
 const PLACES_MAX: usize = 4_096;
+/// What is taken from a connection whose command waits, at most.
+const BLOCKED_INPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one connection's writes that are on their way, at most.
 const WRITE_BYTES_MAX: usize = 64 << 20;
 
@@ -33,6 +35,8 @@ const WRITE_BYTES_MAX: usize = 64 << 20;
 pub struct Connection {
     /// Its number, as CLIENT ID tells.
     pub id: u64,
+    /// Where the client is.
+    pub address: String,
     /// All connections.
     pub face: Rc<Face>,
     state: RefCell<State>,
@@ -64,6 +68,8 @@ pub struct State {
     write_bytes: usize,
     /// A request that must wait until everything before it is answered. Nothing behind it is looked at.
     held: Option<Request>,
+    /// A command that may wait is on its way: nothing behind it is looked at.
+    is_blocked: bool,
     is_closing: bool,
 }
 
@@ -100,7 +106,7 @@ impl Read {
 impl Connection {
     /// A new connection.
     #[must_use]
-    pub fn new(id: u64, face: Rc<Face>) -> Connection {
+    pub fn new(id: u64, address: String, face: Rc<Face>) -> Connection {
         let is_authenticated = face.settings.password.is_none();
         let state = State {
             db: 0,
@@ -117,9 +123,10 @@ impl Connection {
             reads: 0,
             write_bytes: 0,
             held: None,
+            is_blocked: false,
             is_closing: false,
         };
-        Connection { id, face, state: RefCell::new(state), wake: Notify::new() }
+        Connection { id, address, face, state: RefCell::new(state), wake: Notify::new() }
     }
 
     /// An answer for a place.
@@ -160,6 +167,7 @@ impl Connection {
             if state.is_closing || state.is_full(self) {
                 return Ok(());
             }
+            state.is_blocked = false;
             if let Some(request) = state.held.take() {
                 self.execute(request, &mut state);
                 continue;
@@ -226,12 +234,19 @@ impl Connection {
                 self.face.engine.read_later(ticket);
             }
             Handler::Write(_) if state.reads > 0 => state.held = Some(request),
-            Handler::Write(_) => self.replicate(&words, state),
+            Handler::Write(_) => {
+                state.is_blocked = spec.may_block(args);
+                self.replicate(spec, &words, state);
+            }
         }
     }
 
-    fn replicate(&self, words: &[&[u8]], state: &mut State) {
-        let payload = encode_command(state.db, words);
+    fn replicate(&self, spec: &CommandSpec, words: &[&[u8]], state: &mut State) {
+        let payload = if spec.names_client() {
+            encode_command_of(state.db, self.id, self.address.as_bytes(), words)
+        } else {
+            encode_command(state.db, words)
+        };
         let ticket = self.ticket(state);
         state.places.push_back(Place::Write(payload.len()));
         state.writes += 1;
@@ -306,7 +321,7 @@ impl State {
     }
 
     fn is_full(&self, connection: &Connection) -> bool {
-        let waits = self.held.is_some() && !self.places.is_empty();
+        let waits = (self.held.is_some() || self.is_blocked) && !self.places.is_empty();
         waits
             || self.write_bytes >= WRITE_BYTES_MAX
             || self.places.len() >= PLACES_MAX
@@ -336,7 +351,10 @@ async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Res
                 }
             }
             let is_over = state.is_closing && state.output.is_empty() && state.places.is_empty();
-            (!state.output.is_empty(), !state.is_closing && !state.is_full(connection), is_over)
+            // While a command waits, its client is listened to: a wait ends when its client is gone.
+            let listens = state.is_blocked && state.input.len() < BLOCKED_INPUT_BYTES_MAX;
+            let wants_read = !state.is_closing && (listens || !state.is_full(connection));
+            (!state.output.is_empty(), wants_read, is_over)
         };
         if is_over {
             return Ok(());

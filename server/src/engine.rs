@@ -65,6 +65,12 @@ pub trait Engine {
     /// Replicates a command; the answer comes when it ran.
     fn write(&self, payload: Bytes, ticket: Ticket);
 
+    /// The connection is gone: what it waits for is cancelled.
+    fn closed(&self, connection: u64);
+
+    /// Ends the wait of a connection, as if its time were over or with an error; the answer comes as always. False: it does not wait.
+    fn unblock(&self, connection: u64, as_error: bool) -> bool;
+
     /// Runs an administrative command (`WARLOCK …`); the answer comes when it is done.
     fn admin(&self, words: Vec<Bytes>, ticket: Ticket);
 

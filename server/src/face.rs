@@ -62,8 +62,8 @@ impl Face {
     /// Takes connections until the task is dropped.
     pub async fn listen(self: Rc<Face>, listener: TcpListener) {
         loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     warn!(%error, "cannot accept a client");
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -78,12 +78,13 @@ impl Face {
                 let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
                 continue;
             }
-            let connection = Rc::new(Connection::new(id, self.clone()));
+            let connection = Rc::new(Connection::new(id, address.to_string(), self.clone()));
             self.connections.borrow_mut().insert(id, connection.clone());
             let face = self.clone();
             tokio::task::spawn_local(async move {
                 connection::serve(stream, &connection).await;
                 face.connections.borrow_mut().remove(&id);
+                face.engine.closed(id);
             });
         }
     }
@@ -94,6 +95,12 @@ impl Face {
         if let Some(connection) = connection {
             connection.answer(ticket.place, answer);
         }
+    }
+
+    /// Whether a connection is still there.
+    #[must_use]
+    pub fn is_connected(&self, connection: u64) -> bool {
+        self.connections.borrow().contains_key(&connection)
     }
 
     /// How many clients are connected.

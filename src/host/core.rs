@@ -7,12 +7,13 @@
 //! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
 
 use super::links::{Outbox, class_of};
+use super::parked::Parked;
 use super::waiters::Waiters;
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
 use consensus::{
-    Address, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome, Outputs,
-    RoleId, Spawn, ViewState,
+    Address, CommandId, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome,
+    Outputs, RoleId, Spawn, ViewState,
 };
 use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,11 +21,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::journal::{AppendError, Journal, SubmitError};
+use storage::machine::Event;
+use storage::machine::locks::LockEvent;
 
 /// What executes commands on this node.
 pub trait Backend: consensus::Machine {
     /// Every command of `slot` has been applied: a read sees all of the slot or nothing of it.
     fn finish_slot(&mut self, slot: u64);
+
+    /// What the commands since the last call said besides their replies.
+    fn take_events(&mut self) -> Vec<Event>;
+
+    /// Whether a reply says that there is none yet, because the command waits; and until when at most, in cluster time.
+    fn waiting_until(reply: &[u8]) -> Option<Option<u64>>;
+
+    /// Whether a command still waits.
+    fn is_waiting(&mut self, id: CommandId) -> bool;
 }
 
 /// Something that the core cannot go on from.
@@ -71,6 +83,12 @@ pub struct Todo {
     pub removed: bool,
     /// Answers to administrative requests.
     pub admin: Vec<Message>,
+    /// Connections whose command began to wait.
+    pub parked: Vec<u64>,
+    /// Commands that undo what a connection was told, to be run if it is gone.
+    pub undos: Vec<(u64, Bytes)>,
+    /// What happened to locks.
+    pub locks: Vec<LockEvent>,
 }
 
 /// The core.
@@ -98,9 +116,10 @@ pub struct Core<B> {
     waiting: VecDeque<Waiting>,
     outboxes: BTreeMap<NodeId, Rc<Outbox>>,
     frame: BytesMut,
-    waiters: Waiters,
-    todo: Todo,
-    outcomes: Vec<(consensus::CommandId, Outcome)>,
+    pub(super) waiters: Waiters,
+    pub(super) parked: Parked,
+    pub(super) todo: Todo,
+    outcomes: Vec<(CommandId, Outcome)>,
     applied_before: u64,
     /// The journal could not take a batch.
     refused: Option<SubmitError>,
@@ -154,6 +173,7 @@ impl<B: Backend> Core<B> {
             outboxes: BTreeMap::new(),
             frame: BytesMut::new(),
             waiters: Waiters::default(),
+            parked: Parked::default(),
             todo: Todo::default(),
             outcomes: Vec::new(),
             applied_before: 0,
@@ -225,7 +245,7 @@ impl<B: Backend> Core<B> {
     /// When the next turn is due at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<consensus::Time> {
-        [self.node.deadline(), self.waiters.deadline()].into_iter().flatten().min()
+        [self.node.deadline(), self.waiters.deadline(), self.parked.deadline()].into_iter().flatten().min()
     }
 
     /// Takes everything that arrived, lets the roles answer, and hands out what follows.
@@ -245,6 +265,7 @@ impl<B: Backend> Core<B> {
         if let Some((first_seq, payloads)) = self.waiters.take_submitted() {
             self.post(RoleId::Replica, Message::Submit { first_seq, payloads });
         }
+        self.give_up_waits(now);
         for message in self.waiters.expire(now, &mut self.todo.answers) {
             self.post(RoleId::Replica, message);
         }
@@ -293,7 +314,7 @@ impl<B: Backend> Core<B> {
             }
         }
         for call in calls {
-            self.call(call);
+            self.call(call, now);
         }
         if sends.is_empty() && spawns.is_empty() {
             return;
@@ -351,19 +372,23 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    fn call(&mut self, call: HostCall) {
+    fn call(&mut self, call: HostCall, now: Now) {
         match call {
             HostCall::Apply { slot, value } => {
                 let Core { ledger, backend, config, outcomes, .. } = self;
                 ledger.apply(slot, &value, backend, config, outcomes);
                 backend.finish_slot(slot);
-                let origin = self.node.origin();
-                for (id, outcome) in self.outcomes.drain(..) {
+                let events = backend.take_events();
+                let undos = self.direct_undos(&events);
+                let mut outcomes = std::mem::take(&mut self.outcomes);
+                for (id, outcome) in outcomes.drain(..) {
                     let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
-                    if id.origin == origin {
-                        self.waiters.executed(id.seq, reply, &mut self.todo.answers);
+                    if id.origin == self.node.origin() {
+                        self.ran(id.seq, reply, undos.get(&id.seq), now);
                     }
                 }
+                self.outcomes = outcomes;
+                self.tell(events);
             }
             HostCall::ReadReady { reads } => self.waiters.readable(&reads, &mut self.todo.answers),
             HostCall::Abandoned { seq, certain } => {
@@ -457,7 +482,7 @@ impl<B: Backend> Core<B> {
     ///
     /// # Errors
     /// When the journal cannot take the checkpoint.
-    pub fn installed(&mut self, slot: u64, ledger: Ledger, backend: B) -> Result<(), Fatal> {
+    pub fn installed(&mut self, slot: u64, ledger: Ledger, backend: B, now: Now) -> Result<(), Fatal> {
         if slot <= self.ledger.applied() {
             return Ok(());
         }
@@ -466,11 +491,12 @@ impl<B: Backend> Core<B> {
         self.applied_before = slot;
         let origin = self.node.origin();
         for seq in self.waiters.waiting_below(self.ledger.executed_below(origin)) {
-            match self.ledger.reply(consensus::CommandId { origin, seq }) {
-                Some(reply) => self.waiters.executed(seq, reply.clone(), &mut self.todo.answers),
+            match self.ledger.reply(CommandId { origin, seq }) {
+                Some(reply) => self.ran(seq, reply.clone(), None, now),
                 None => self.waiters.abandoned(seq, false, &mut self.todo.answers),
             }
         }
+        self.give_up_missed();
         self.checkpoint(slot)
     }
 

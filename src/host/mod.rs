@@ -5,4 +5,6 @@ pub mod clock;
 pub mod core;
 pub mod handshake;
 pub mod links;
+pub mod parked;
 pub mod waiters;
+pub mod waiting;

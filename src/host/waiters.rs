@@ -65,11 +65,15 @@ impl Waiters {
         self.first_read + self.reads.len() as u64 - 1
     }
 
-    /// A command of ours ran.
-    pub fn executed(&mut self, seq: u64, reply: Bytes, answers: &mut Vec<(Ticket, Answer)>) {
-        if let Some(ticket) = self.take_command(seq) {
-            answers.push((ticket, Answer::Ran(reply)));
-        }
+    /// A command of ours ran: who waits for its reply.
+    pub fn executed(&mut self, seq: u64) -> Option<Ticket> {
+        self.take_command(seq)
+    }
+
+    /// How long whoever comes now may wait.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// These reads may be done.
@@ -169,15 +173,14 @@ mod tests {
 
     #[test]
     fn commands_are_numbered_without_gaps_and_answered_once() {
-        let (mut waiters, mut answers) = (Waiters::default(), Vec::new());
+        let mut waiters = Waiters::default();
         waiters.submit(Bytes::from_static(b"a"), ticket(0), at(0));
         waiters.submit(Bytes::from_static(b"b"), ticket(1), at(0));
         assert_eq!(waiters.take_submitted().map(|(first, payloads)| (first, payloads.len())), Some((1, 2)));
         assert_eq!(waiters.take_submitted(), None);
-        waiters.executed(2, Bytes::from_static(b"B"), &mut answers);
-        waiters.executed(2, Bytes::from_static(b"B"), &mut answers);
-        waiters.executed(1, Bytes::from_static(b"A"), &mut answers);
-        assert_eq!(answers.iter().map(|(ticket, _)| ticket.place).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(waiters.executed(2), Some(ticket(1)));
+        assert_eq!(waiters.executed(2), None);
+        assert_eq!(waiters.executed(1), Some(ticket(0)));
         waiters.submit(Bytes::from_static(b"c"), ticket(2), at(0));
         assert_eq!(waiters.take_submitted().map(|(first, _)| first), Some(3));
     }

@@ -9,6 +9,7 @@ mod peers;
 mod report;
 mod sweep;
 mod turns;
+mod waits;
 
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
@@ -160,10 +161,14 @@ pub async fn run(
     let listening = tokio::task::spawn_local(links::listen(peers, me.clone(), deliver));
     let serving = tokio::task::spawn_local(face.listen(clients));
     let sweeping = tokio::task::spawn_local(sweep::sweep(node.clone()));
+    let forgetting = {
+        let node = node.clone();
+        tokio::task::spawn_local(async move { node.forget_waits().await })
+    };
     let view = node.core.borrow().node.replica().view().clone();
     node.link(&view, &me);
     let outcome = node.turns(&me, &serving, stop).await;
-    for task in [listening, serving, sweeping] {
+    for task in [listening, serving, sweeping, forgetting] {
         task.abort();
     }
     outcome
@@ -196,6 +201,20 @@ impl Engine for Running {
     fn write(&self, payload: Bytes, ticket: Ticket) {
         self.core.borrow_mut().submit(payload, ticket, clock::now());
         self.wake.notify_one();
+    }
+
+    fn closed(&self, connection: u64) {
+        if self.core.borrow_mut().client_gone(connection, clock::now()) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn unblock(&self, connection: u64, as_error: bool) -> bool {
+        let is_waiting = self.core.borrow_mut().unblock(connection, as_error, clock::now());
+        if is_waiting {
+            self.wake.notify_one();
+        }
+        is_waiting
     }
 
     fn admin(&self, words: Vec<Bytes>, ticket: Ticket) {

@@ -68,6 +68,7 @@ impl Running {
             for (ticket, answer) in todo.answers {
                 face.answer(ticket, answer);
             }
+            has_more |= self.undo_for_the_gone(face, &todo.parked, todo.undos);
         }
         if let Some(view) = &todo.view {
             self.link(view, me);
@@ -129,6 +130,7 @@ impl Running {
                     slot,
                     loaded.ledger,
                     MachineBackend { machine: loaded.machine, failure: None },
+                    clock::now(),
                 )?;
                 let executed_below = core.ledger.executed_below(core.node.origin());
                 Message::Installed { slot, stamp_ms, executed_below, view: Some(loaded.view) }

@@ -60,6 +60,15 @@ impl fmt::Display for ReplyError {
 
 impl std::error::Error for ReplyError {}
 
+/// Whether `bytes` are [`Reply::Waiting`], and until when.
+#[must_use]
+pub fn waiting_until(bytes: &[u8]) -> Option<Option<u64>> {
+    match bytes {
+        [WAITING, until @ ..] => Some(varint::take(&mut &*until)?.checked_sub(1)),
+        _ => None,
+    }
+}
+
 fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.push(tag);
     varint::put(out, bytes.len() as u64);

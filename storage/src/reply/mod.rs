@@ -2,7 +2,7 @@
 
 mod codec;
 
-pub use codec::{DEPTH_MAX, ReplyError};
+pub use codec::{DEPTH_MAX, ReplyError, waiting_until};
 
 use bytes::Bytes;
 use std::borrow::Cow;
