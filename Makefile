@@ -5,11 +5,13 @@
 
 SEEDS ?= 1000
 SEED  ?=
+QUICK ?=
+JSON  ?=
 START ?= 1
 CARGO ?= cargo
 SIM   := $(CARGO) run --quiet --profile sim -p warlock-sim --
 
-.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench-core planted
+.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench bench-core planted
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -55,6 +57,10 @@ golden: ## Regenerate the golden scripts and show what changed
 
 model: ## Exhaustive search of small configurations; prints the number of states
 	$(CARGO) run --release -p warlock-consensus --example model
+
+bench: ## Beside Redis, etcd and ZooKeeper in one run (12 minutes): QUICK=1 takes 3, JSON=file keeps the numbers
+	$(CARGO) build --release -p warlock -p warlock-bench-peers
+	target/release/warlock-bench-peers compare $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 
 bench-core: ## Speed of the engine alone, without disk and network
 	$(CARGO) bench -p warlock-consensus

@@ -1,0 +1,128 @@
+//! `warlock-bench-peers`: how fast Warlock is, beside Redis, etcd and ZooKeeper, in one run on one machine.
+//!
+//! Parts: `wire` the protocols · `load` the one client · `systems` the servers · `processes` what they use · `floor` the machine's limits ·
+//! `compare` the interleaved rounds · `goals` the numbers to reach · `report` tables. What one machine says is compared with nothing that another said.
+
+mod compare;
+mod floor;
+mod goals;
+mod load;
+mod processes;
+mod progress;
+mod report;
+mod systems;
+mod wire;
+
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use systems::Which;
+
+/// How fast Warlock is, beside Redis, etcd and ZooKeeper, in one run on one machine.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    /// The warlock binary to measure.
+    #[arg(long, default_value = "target/release/warlock", global = true)]
+    binary: PathBuf,
+    /// Where fresh data directories are made; must be on the disk that is to be measured.
+    #[arg(long, default_value = "target", global = true)]
+    dir: PathBuf,
+    /// Also write everything to this file as JSON.
+    #[arg(long, global = true)]
+    json: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Every system, every workload, in interleaved rounds.
+    Compare {
+        /// Only what the goals speak about, in under three minutes.
+        #[arg(long)]
+        quick: bool,
+        /// How often each is measured [default: 5, with --quick 3].
+        #[arg(long)]
+        rounds: Option<usize>,
+        /// How long each time, in milliseconds [default: 1000, with --quick 800].
+        #[arg(long)]
+        window_ms: Option<u64>,
+        /// Only these systems, separated by commas: warlock, redis-memory, redis-always, etcd, zookeeper.
+        #[arg(long, value_delimiter = ',')]
+        systems: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nbench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    // A signal ends the run between two reads of the client; what was started is stopped on the way out.
+    let signalled = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, signalled.clone())?;
+        signal_hook::flag::register(signal, signalled.clone())?;
+    }
+    let stopped = || signalled.load(Ordering::Relaxed);
+    std::fs::create_dir_all(&arguments.dir)?;
+    let directory =
+        tempfile::Builder::new().prefix("bench-").tempdir_in(std::path::absolute(&arguments.dir)?)?;
+    let binary = std::path::absolute(&arguments.binary)?;
+    match arguments.command {
+        Command::Compare { quick, rounds, window_ms, systems } => {
+            let systems = choose(&systems)?;
+            let effort = compare::Effort {
+                is_quick: quick,
+                rounds: rounds.unwrap_or(if quick { 3 } else { 5 }),
+                window: Duration::from_millis(window_ms.unwrap_or(if quick { 800 } else { 1_000 })),
+            };
+            let results = compare::run(directory.path(), &binary, &systems, effort, &stopped)?;
+            let goals = goals::judge(&results);
+            print!("{}", report::text(&results, &goals));
+            #[derive(Serialize)]
+            struct Whole<'a> {
+                results: &'a compare::Results,
+                goals: &'a [goals::Verdict],
+            }
+            write_json(arguments.json.as_deref(), &Whole { results: &results, goals: &goals })?;
+        }
+    }
+    Ok(())
+}
+
+/// The systems by name; all of them if none is named. One that cannot be had is left out, aloud.
+fn choose(names: &[String]) -> Result<Vec<Which>, String> {
+    if let Some(unknown) = names.iter().find(|name| Which::ALL.iter().all(|which| which.name() != *name)) {
+        let known = Which::ALL.map(Which::name).join(", ");
+        return Err(format!("there is no system {unknown}; there are {known}"));
+    }
+    let is_wanted = |which: &Which| names.is_empty() || names.iter().any(|name| name == which.name());
+    let is_there = |which: &Which| match which.ensure() {
+        Ok(()) => true,
+        Err(missing) => {
+            eprintln!("left out: {missing}");
+            false
+        }
+    };
+    Ok(Which::ALL.into_iter().filter(is_wanted).filter(is_there).collect())
+}
+
+fn write_json(path: Option<&Path>, value: &impl Serialize) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(path) = path {
+        std::fs::write(path, serde_json::to_string_pretty(value)? + "\n")?;
+        eprintln!("written: {}", path.display());
+    }
+    Ok(())
+}
