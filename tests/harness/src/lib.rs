@@ -2,6 +2,7 @@
 //!
 //! - [`Cluster`]: nodes as child processes on free ports, with their data in a temporary directory.
 //! - [`Client`]: a Redis client that shows what was said, not a library's opinion of it.
+//! - [`Recorded`]: a workload whose history is checked for linearizability.
 //! - [`wait_for`]: patience that says what it waited for when it gives up.
 //!
 //! The invariant of this crate: **no node survives the process that started it**, however that ends (return, panic, Ctrl-C, kill -9).
@@ -14,8 +15,10 @@ pub mod cluster;
 pub mod patience;
 mod ports;
 pub mod process;
+pub mod recorded;
 
 pub use client::{Client, Reply};
 pub use cluster::{Cluster, Options, binary};
 pub use patience::{PATIENCE, wait_for};
+pub use recorded::Recorded;
 pub use rustix::process::Signal;

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use warlock_harness::{PATIENCE, process, wait_for};
+use warlock_harness::{process, wait_for};
 
 const PARENT: &str = "HARNESS_TEST_PARENT";
 
@@ -17,12 +17,12 @@ fn plays_the_parent_when_asked_to() {
     echo.stdin(Stdio::piped()).stdout(Stdio::piped());
     // From a thread that ends at once: the child must live on as long as the process does.
     let mut child = std::thread::spawn(|| process::spawn(echo).unwrap()).join().unwrap();
-    child.stdin.as_mut().unwrap().write_all(b"still here\n").unwrap();
+    let mut input = child.stdin.take().unwrap(); // held open: the child does not end by itself
+    input.write_all(b"still here\n").unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     println!("\nchild {} is {line}", child.id());
-    std::thread::sleep(PATIENCE); // killed long before
-    panic!("nobody killed this process");
+    child.wait().unwrap();
 }
 
 #[test]
