@@ -27,13 +27,48 @@ enum Command {
     ///
     /// Example: warlock form --dir data --nodes 3 --base-port 7000
     Form(cli::form::Flags),
+    /// Talk to a cluster, as redis-cli does.
+    ///
+    /// Exit codes: 0 answered · 1 answered with an error · 2 wrong usage · 3 no node can be reached, or none answered in time.
+    ///
+    /// Examples:
+    ///   warlock cli set greeting hello
+    ///   warlock cli -n 7001,7002,7003 --json hgetall user:1
+    ///   warlock cli -n 7001            (a prompt, with history)
+    #[command(verbatim_doc_comment)]
+    Cli(cli::shell::Flags),
+    /// Put a quick load on a cluster and print how long answers took.
+    ///
+    /// Writes keys that begin with `bench:` and removes none of them. Exit codes: 0 done · 2 wrong usage · 3 no node can be reached.
+    ///
+    /// Examples:
+    ///   warlock bench -n 7001
+    ///   warlock bench -n 7001,7002,7003 --clients 50 --pipeline 16 --workload mixed
+    #[command(verbatim_doc_comment)]
+    Bench(cli::bench::Flags),
+    /// Run a whole cluster in this one process, for tests and laptops.
+    ///
+    /// Real nodes with real journals and real peer links; only the process is shared. Without --dir the data goes to a temporary directory
+    /// that is removed at the end. Ctrl-C stops it.
+    ///
+    /// Examples:
+    ///   warlock dev
+    ///   warlock dev --nodes 5 --base-port 8000 --dir data/dev
+    #[command(verbatim_doc_comment)]
+    Dev(cli::dev::Flags),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
-        Command::Server(flags) => cli::server::run(&flags),
-        Command::Form(flags) => cli::form::run(flags),
-    };
+    match Arguments::parse().command {
+        Command::Server(flags) => finish(cli::server::run(&flags)),
+        Command::Form(flags) => finish(cli::form::run(flags)),
+        Command::Cli(flags) => cli::shell::run(&flags),
+        Command::Bench(flags) => cli::bench::run(&flags),
+        Command::Dev(flags) => finish(cli::dev::run(&flags)),
+    }
+}
+
+fn finish(outcome: cli::Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,7 +1,11 @@
 //! The command line: what stands on it, and who does it.
 
+pub mod access;
+pub mod bench;
+pub mod dev;
 pub mod form;
 pub mod server;
+pub mod shell;
 
 /// What becomes of a command.
 pub type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -92,7 +92,8 @@ fn start_log(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-async fn stop_signal() {
+/// Ready when the process is told to stop.
+pub async fn stop_signal() {
     let interrupt = tokio::signal::ctrl_c();
     let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
         Ok(terminate) => terminate,

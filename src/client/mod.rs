@@ -128,24 +128,34 @@ impl Client {
         outcome
     }
 
-    /// A push that arrived, or arrives within `patience`.
+    /// Sends a command without waiting for its reply.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn send<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<(), ClientError> {
+        let link = self.connect()?;
+        let sent = link.stream.write_all(&encode(command));
+        sent.map_err(|error| {
+            let address = self.address().unwrap_or_default().to_string();
+            self.disconnect();
+            ClientError::Uncertain(address, error.to_string())
+        })
+    }
+
+    /// The next push or reply that arrived, or arrives within `patience`.
     ///
     /// # Errors
     /// When the connection is lost.
-    pub fn push(&mut self, patience: Duration) -> Result<Option<Vec<Value>>, ClientError> {
+    pub fn listen(&mut self, patience: Duration) -> Result<Option<Value>, ClientError> {
         if let Some(push) = self.pushes.pop_front() {
-            return Ok(Some(push));
+            return Ok(Some(Value::Push(push)));
         }
         let until = Instant::now() + patience;
         let outcome = self.connect()?.next(until);
-        match outcome {
-            Ok(Some(Value::Push(push))) => Ok(Some(push)),
-            Ok(_) => Ok(None),
-            Err(error) => {
-                self.disconnect();
-                Err(error)
-            }
+        if outcome.is_err() {
+            self.disconnect();
         }
+        outcome
     }
 
     /// Gives the connection up; the next command goes to the next node.

@@ -9,6 +9,7 @@ mod values;
 
 pub use sources::{Given, Source, given, print};
 pub use table::{Setting, TABLE};
+pub use values::time;
 
 use crate::identity::Contact;
 use std::path::PathBuf;

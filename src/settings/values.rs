@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// `250ms`, `10s`, `2m`.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms = match &text[digits.len()..] {
         "ms" => 1,
