@@ -171,15 +171,33 @@ fn large_values_pass_and_too_large_ones_are_refused_without_harm() {
 }
 
 #[test]
-fn nothing_of_an_unsupported_transaction_runs() {
-    let cluster = Cluster::start(WARLOCK, 1);
-    let mut client = cluster.client(1);
-    for words in [&["MULTI"][..], &["SET", "half", "done"], &["EXEC"]] {
-        let _ = client.send(words); // the server may have closed the connection by then
-    }
-    assert!(client.receive().unwrap().is_error("ERR transactions are not supported yet"));
-    assert!(client.receive().is_err(), "the connection is closed");
-    assert_eq!(cluster.client(1).must(&["EXISTS", "half"]), ":0");
+fn a_transaction_sees_changes_on_other_nodes_and_through_a_fail_over() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    let master = cluster.master();
+    let (here, there) = (master % 3 + 1, (master + 1) % 3 + 1);
+    let (mut one, mut other) = (cluster.client(here), cluster.client(there));
+    let exec = |client: &mut Client, value: &str| {
+        assert_eq!(client.must(&["MULTI"]), "+OK");
+        assert_eq!(client.must(&["SET", "owner", value]), "+QUEUED");
+        client.must(&["EXEC"])
+    };
+    assert_eq!(one.must(&["WATCH", "owner"]), "+OK");
+    assert_eq!(other.must(&["SET", "owner", "other"]), "+OK");
+    assert_eq!(exec(&mut one, "one"), Reply::Nil, "another node changed the key");
+    // Watched before the fail-over, changed after it.
+    assert_eq!(one.must(&["WATCH", "owner"]), "+OK");
+    cluster.kill(master);
+    assert_eq!(other.must(&["SET", "owner", "other"]), "+OK");
+    assert_eq!(exec(&mut one, "one"), Reply::Nil, "the same value counts, too");
+    // Watched before another one, and not changed.
+    cluster.run(master);
+    cluster.wait_for_master();
+    let master = cluster.master();
+    let mut here = cluster.client(master % 3 + 1);
+    assert_eq!(here.must(&["WATCH", "owner"]), "+OK");
+    cluster.kill(master);
+    assert_eq!(exec(&mut here, "here").items().len(), 1);
+    assert_eq!(here.must(&["GET", "owner"]).text().as_deref(), Some("here"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Commands about the node and its commands.
 
 use super::session::REDIS_VERSION;
-use super::{Effect, OwnCommand, error, is};
+use super::{Effect, InMulti, OwnCommand, error, is};
 use crate::connection::{Connection, State};
 use bytes::Bytes;
 use storage::commands::{Arity, Handler};
@@ -12,52 +12,47 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "INFO",
         summary: "Tells about the node.",
         arity: Arity::AtLeast(0),
-        before_auth: false,
-        alone: false,
         handler: info,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "COMMAND",
         summary: "Tells about the commands.",
         arity: Arity::AtLeast(0),
-        before_auth: false,
-        alone: false,
         handler: command,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "ROLE",
         summary: "Tells that this node takes writes.",
         arity: Arity::Exactly(0),
-        before_auth: false,
-        alone: false,
         handler: |_, _, _| {
             let parts = vec![Reply::bulk(b"master"), Reply::Integer(0), Reply::Array(Vec::new())];
             Effect::Reply(Reply::Array(parts))
         },
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "CONFIG",
         summary: "Tells settings.",
         arity: Arity::AtLeast(1),
-        before_auth: false,
-        alone: false,
         handler: config,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "WAIT",
         summary: "Answers at once: a write is acknowledged only when a majority holds it.",
         arity: Arity::Exactly(2),
-        before_auth: false,
-        alone: false,
         handler: |_, _, _| Effect::Reply(Reply::Integer(0)),
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "WARLOCK",
         summary: "Administers the cluster: STATUS, MEMBERS, TRANSFER-MASTER, REMOVE, CHECKSUM, SNAPSHOT.",
         arity: Arity::AtLeast(1),
-        before_auth: false,
-        alone: false,
+        in_multi: InMulti::Refused,
         handler: |_, _, args| Effect::Admin(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()),
+        ..OwnCommand::BASE
     },
 ];
 

@@ -2,8 +2,9 @@
 
 mod about;
 mod session;
+mod transactions;
 
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, Own, Read, State};
 use bytes::Bytes;
 use storage::commands::Arity;
 use storage::reply::Reply;
@@ -16,7 +17,40 @@ pub enum Effect {
     Close(Reply),
     /// Goes to the node: `WARLOCK …`.
     Admin(Vec<Bytes>),
+    /// Reads the machine.
+    Read(Read),
+    /// Replicates a transaction; the rest of it the connection does itself.
+    Submit(Bytes, Vec<Own>),
 }
+
+/// What must be answered before a command of the connection may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing.
+    Nothing,
+    /// Reads that wait for their permission.
+    Reads,
+    /// Writes on their way.
+    Writes,
+    /// Everything: it changes how replies are written.
+    Everything,
+}
+
+/// What becomes of a command of the connection between MULTI and EXEC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InMulti {
+    /// It waits for EXEC. It must do nothing but reply.
+    Queued,
+    /// It runs at once.
+    Runs,
+    /// It runs at once, and ends the transaction.
+    Ends,
+    /// It is not allowed.
+    Refused,
+}
+
+/// Finds the database that a command chooses, in its arguments.
+pub type Selects = fn(&[&[u8]]) -> Option<u8>;
 
 /// A command of the connection or the node.
 pub struct OwnCommand {
@@ -28,24 +62,53 @@ pub struct OwnCommand {
     pub arity: Arity,
     /// Whether it is allowed before AUTH.
     pub before_auth: bool,
-    /// Whether it waits until everything before it is answered: it changes how replies are written.
-    pub alone: bool,
+    /// What it waits for.
+    pub behind: Behind,
+    /// What it does in a transaction.
+    pub in_multi: InMulti,
+    /// The database that it chooses for the commands behind it.
+    pub selects: Option<Selects>,
     /// What it does.
     pub handler: fn(&Connection, &mut State, &[&[u8]]) -> Effect,
 }
 
 impl OwnCommand {
+    /// What every entry of the table starts from.
+    pub(crate) const BASE: OwnCommand = OwnCommand {
+        name: "",
+        summary: "",
+        arity: Arity::AtLeast(0),
+        before_auth: false,
+        behind: Behind::Nothing,
+        in_multi: InMulti::Queued,
+        selects: None,
+        handler: |_, _, _| error("ERR not implemented"),
+    };
+
     /// The reply to a wrong number of arguments.
     #[must_use]
     pub fn wrong_arity(&self) -> Reply {
         let name = self.name.to_ascii_lowercase();
         Reply::Error(format!("ERR wrong number of arguments for '{name}' command").into())
     }
+
+    /// The same where it would have ended a transaction: it ends it by dropping it.
+    #[must_use]
+    pub fn wrong_arity_ends(&self) -> Reply {
+        let name = self.name.to_ascii_lowercase();
+        let text = format!(
+            "EXECABORT Transaction discarded because of: wrong number of arguments for '{name}' command"
+        );
+        Reply::Error(text.into())
+    }
 }
+
+/// Every family of commands.
+const FAMILIES: &[&[OwnCommand]] = &[session::COMMANDS, transactions::COMMANDS, about::COMMANDS];
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static OwnCommand> {
-    session::COMMANDS.iter().chain(about::COMMANDS)
+    FAMILIES.iter().copied().flatten()
 }
 
 /// The command of that name, in any case.

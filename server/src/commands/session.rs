@@ -1,6 +1,6 @@
 //! Commands about one connection: who it is, which database, which protocol.
 
-use super::{Effect, OwnCommand, error, is};
+use super::{Behind, Effect, InMulti, OwnCommand, error, is};
 use crate::connection::{Connection, State};
 use crate::resp::Protocol;
 use bytes::Bytes;
@@ -15,83 +15,75 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "PING",
         summary: "Answers PONG, or its argument.",
         arity: Arity::AtLeast(0),
-        before_auth: false,
-        alone: false,
         handler: ping,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "ECHO",
         summary: "Answers its argument.",
         arity: Arity::Exactly(1),
-        before_auth: false,
-        alone: false,
         handler: |_, _, args| Effect::Reply(Reply::bulk(args[0])),
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "HELLO",
         summary: "Chooses the protocol, and tells about the node.",
         arity: Arity::AtLeast(0),
         before_auth: true,
-        alone: true,
+        behind: Behind::Everything,
+        in_multi: InMulti::Refused,
         handler: hello,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "AUTH",
         summary: "Authenticates the connection.",
         arity: Arity::AtLeast(1),
         before_auth: true,
-        alone: false,
         handler: auth,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "SELECT",
         summary: "Chooses the database.",
         arity: Arity::Exactly(1),
-        before_auth: false,
-        alone: false,
+        selects: Some(|args| parse_database(args[0]).ok()),
         handler: select,
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "QUIT",
         summary: "Closes the connection.",
         arity: Arity::AtLeast(0),
         before_auth: true,
-        alone: false,
+        in_multi: InMulti::Runs,
         handler: |_, _, _| Effect::Close(Reply::Ok),
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "RESET",
         summary: "Makes the connection as new.",
         arity: Arity::Exactly(0),
         before_auth: true,
-        alone: true,
+        behind: Behind::Everything,
+        in_multi: InMulti::Runs,
         handler: |connection, state, _| {
+            state.multi = None;
+            state.watching.clear();
             state.db = 0;
             state.protocol = Protocol::Resp2;
             state.name = Bytes::new();
             state.set_authenticated(connection.face.settings.password.is_none());
             Effect::Reply(Reply::simple("RESET"))
         },
-    },
-    OwnCommand {
-        name: "MULTI",
-        summary: "Not there yet. Closes the connection, so that nothing of the transaction runs by itself.",
-        arity: Arity::Exactly(0),
-        before_auth: false,
-        alone: false,
-        handler: |_, _, _| {
-            Effect::Close(Reply::error(
-                "ERR transactions are not supported yet; nothing of this one was done",
-            ))
-        },
+        ..OwnCommand::BASE
     },
     OwnCommand {
         name: "CLIENT",
         summary: "Tells about connections, and names them.",
         arity: Arity::AtLeast(1),
-        before_auth: false,
-        alone: false,
         handler: client,
+        ..OwnCommand::BASE
     },
 ];
 
@@ -103,15 +95,22 @@ fn ping(_: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
     }
 }
 
-fn select(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
-    let number = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<i64>().ok());
+fn parse_database(arg: &[u8]) -> Result<u8, &'static str> {
+    let number = std::str::from_utf8(arg).ok().and_then(|text| text.parse::<i64>().ok());
     match number {
-        None => error("ERR invalid DB index"),
-        Some(number @ 0..=15) => {
-            state.db = u8::try_from(number).unwrap_or(0);
+        None => Err("ERR invalid DB index"),
+        Some(number @ 0..=15) => Ok(u8::try_from(number).unwrap_or(0)),
+        Some(_) => Err("ERR DB index is out of range"),
+    }
+}
+
+fn select(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
+    match parse_database(args[0]) {
+        Err(text) => error(text),
+        Ok(db) => {
+            state.db = db;
             Effect::Reply(Reply::Ok)
         }
-        Some(_) => error("ERR DB index is out of range"),
     }
 }
 

@@ -26,6 +26,7 @@ mod spec;
 mod strings;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod typed;
 
 pub use args::Args;
@@ -35,6 +36,7 @@ pub use internal::{forget_waits, reap, sweep, unwait};
 pub use lookup::lookup;
 pub(crate) use lookup::lookup_any;
 pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
+pub use transaction::{REPLY_BYTES_MAX, Watched, transaction};
 
 #[allow(unused_imports, reason = "the documentation refers to them")]
 use crate::machine::{Txn, View};
@@ -69,6 +71,7 @@ const FAMILIES: &[&[CommandSpec]] = &[
     locks::COMMANDS,
     server::COMMANDS,
     internal::COMMANDS,
+    transaction::COMMANDS,
 ];
 
 /// Every command a client may name.

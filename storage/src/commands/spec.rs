@@ -170,6 +170,8 @@ pub enum Group {
     Lock,
     /// The node and its databases.
     Server,
+    /// Several commands as one.
+    Transactions,
 }
 
 impl Group {
@@ -183,6 +185,7 @@ impl Group {
             Group::List => "list",
             Group::Lock => "lock",
             Group::Server => "server",
+            Group::Transactions => "transactions",
         }
     }
 }

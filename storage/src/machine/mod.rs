@@ -33,6 +33,7 @@ pub use events::{Caller, Event};
 pub use keyspace::{Found, Place};
 pub use layout::{Header, Kind};
 pub use meta::{DATABASES, Database, Meta};
+pub(crate) use payload::decode_command;
 pub use payload::{encode_command, encode_command_of};
 pub use txn::Txn;
 pub use view::{View, VisitKey};

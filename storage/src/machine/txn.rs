@@ -12,6 +12,7 @@ use super::meta::Meta;
 use super::overlay::Overlay;
 use super::view::View;
 use super::waits::Run;
+use crate::reply::Reply;
 use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError, Visit};
 use std::borrow::Cow;
@@ -81,6 +82,26 @@ impl<'m> Txn<'m> {
             self.poison(error);
         }
         seen
+    }
+
+    /// Does `work` as a transaction inside this one: an error as its reply undoes what it changed, and nothing else.
+    pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Txn<'_>) -> Reply) -> Reply {
+        let mut inner = Txn::new(&*self, &self.meta, &self.stamp, Batch::new());
+        inner.run = self.run.inside();
+        let reply = work(&mut inner);
+        let left = inner.run.leave();
+        match inner.finish() {
+            Err(error) => self.poison(error),
+            Ok(_) if reply.is_error() => {}
+            Ok((batch, meta, events)) => {
+                self.run.take_over(left, events);
+                if let Some(meta) = meta {
+                    *self.meta_mut() = meta;
+                }
+                batch.into_iter().for_each(|change| self.overlay.set(change.key, change.value));
+            }
+        }
+        reply
     }
 
     /// Remembers a failure of the store.

@@ -82,6 +82,34 @@ impl Reply {
         Reply::Integer(yes as i64)
     }
 
+    /// How many bytes it takes on the wire or in the ledger, at most, whatever the protocol.
+    #[must_use]
+    pub fn bytes_at_most(&self) -> usize {
+        // A tag or a header line with a number, and the line end behind the content.
+        const FRAME: usize = 32;
+        let all = |items: &[Reply]| items.iter().map(Reply::bytes_at_most).sum::<usize>();
+        FRAME
+            + match self {
+                Reply::Simple(bytes)
+                | Reply::Error(bytes)
+                | Reply::Bulk(bytes)
+                | Reply::Verbatim(_, bytes) => bytes.len(),
+                Reply::BigNumber(digits) => digits.len(),
+                Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => all(items),
+                Reply::Map(pairs) | Reply::Pairs(pairs) => {
+                    pairs.iter().map(|(field, value)| field.bytes_at_most() + value.bytes_at_most()).sum()
+                }
+                Reply::Double(_) => 320,
+                Reply::Either(one, other) => one.bytes_at_most().max(other.bytes_at_most()),
+                Reply::Ok
+                | Reply::Integer(_)
+                | Reply::Null
+                | Reply::NullArray
+                | Reply::Boolean(_)
+                | Reply::Waiting(_) => 0,
+            }
+    }
+
     /// Whether the command failed.
     #[must_use]
     pub fn is_error(&self) -> bool {

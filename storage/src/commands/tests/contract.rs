@@ -35,7 +35,7 @@ fn entries_are_complete() {
             Keys::FirstAnd(_) => assert!(last_key.is_some(), "{name}"),
         }
     }
-    assert_eq!(all().count() + 4, every().count());
+    assert_eq!(all().count() + 5, every().count());
 }
 
 #[test]

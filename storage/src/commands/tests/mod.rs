@@ -8,6 +8,7 @@ mod hashes;
 mod keys;
 mod lists;
 mod strings;
+mod transaction;
 
 use crate::machine::tests::support::Lab;
 

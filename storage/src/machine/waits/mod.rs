@@ -132,6 +132,40 @@ pub(crate) struct Run<'m> {
     pub(crate) events: Vec<Event>,
 }
 
+/// What a command that ran inside another leaves for those who wait.
+pub(crate) struct Left {
+    touched: VecDeque<(u8, Vec<u8>)>,
+    touched_databases: u16,
+}
+
+impl<'m> Run<'m> {
+    /// For a command that runs inside this one, as a transaction of its own.
+    pub(crate) fn inside(&self) -> Run<'m> {
+        Run {
+            caller: self.caller,
+            client: self.client.clone(),
+            payload: self.payload,
+            depth: self.depth,
+            is_serving: self.is_serving,
+            serving_key: self.serving_key.clone(),
+            ..Run::default()
+        }
+    }
+
+    /// What such a command leaves at its end.
+    pub(crate) fn leave(&mut self) -> Left {
+        let touched = std::mem::take(&mut self.touched);
+        Left { touched, touched_databases: self.touched_databases }
+    }
+
+    /// Takes it over, with what the command said.
+    pub(crate) fn take_over(&mut self, left: Left, events: Vec<Event>) {
+        self.touched.extend(left.touched);
+        self.touched_databases |= left.touched_databases;
+        self.events.extend(events);
+    }
+}
+
 /// Told to those whose node was not heard of, or lost its memory.
 const CUT_OFF: Reply = Reply::error(
     "TRYAGAIN the node was cut off from the cluster while the command waited; it was not done, try again",
@@ -142,6 +176,11 @@ impl<'m> Txn<'m> {
     /// Says whose command this transaction is.
     pub(crate) fn set_caller(&mut self, caller: Caller, client: Client, payload: &'m [u8]) {
         self.run = Run { caller, client, payload, ..Run::default() };
+    }
+
+    /// Says over which connection a command inside a transaction came.
+    pub(crate) fn set_client(&mut self, client: Client) {
+        self.run.client = client;
     }
 
     /// Who sent the command, and over which connection, if the command's entry says that it wants to know.

@@ -1,0 +1,193 @@
+//! The sequence of replies of one connection: a place for every request that is taken and not yet answered.
+
+use crate::reply;
+use crate::resp::{Encoder, Protocol, Request};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use storage::commands::{Args, Handler, Watched, lookup};
+use storage::machine::View;
+use storage::reply::Reply;
+
+/// A place in the sequence.
+pub enum Place {
+    /// A write on its way, and its size.
+    Write(usize),
+    /// A transaction on its way, its size, and what of it the connection does itself.
+    Exec(usize, Vec<Own>),
+    /// An administrative command on its way.
+    Admin,
+    /// A read that waits for its permission.
+    Read(Read),
+    /// Answered, but something before it is not.
+    Done(Reply),
+    /// The same, in bytes.
+    Raw(BytesMut),
+}
+
+/// A command of the connection that stands in a transaction at `index`.
+pub struct Own {
+    /// Its position among the transaction's replies.
+    pub index: usize,
+    /// What was asked.
+    pub request: Request,
+}
+
+/// A read to be done when it is allowed.
+pub enum Read {
+    /// A command of the table, and the database it is for.
+    Command(u8, Request),
+    /// WATCH: the versions of these keys.
+    Watch(u8, Vec<Bytes>),
+}
+
+/// What a read found.
+pub enum Finding {
+    /// A reply.
+    Reply(Reply),
+    /// The keys that are watched from now on.
+    Watched(Vec<Watched>),
+}
+
+impl Read {
+    /// Does it.
+    pub fn run(&self, view: &View<'_>) -> Finding {
+        let finding = match self {
+            Read::Command(db, request) => Finding::Reply(run_command(*db, request, view)),
+            Read::Watch(db, keys) => {
+                let watched =
+                    |key: &Bytes| Watched { db: *db, key: key.clone(), version: view.version(*db, key) };
+                Finding::Watched(keys.iter().map(watched).collect())
+            }
+        };
+        match view.check() {
+            Ok(()) => finding,
+            Err(error) => Finding::Reply(Reply::Error(format!("ERR the store failed: {error}").into())),
+        }
+    }
+}
+
+fn run_command(db: u8, request: &Request, view: &View<'_>) -> Reply {
+    let words: Vec<&[u8]> = request.iter().collect();
+    let Some((name, args)) = words.split_first() else { return Reply::Null };
+    match lookup(name).map(|spec| spec.handler) {
+        Some(Handler::Read(read)) => read(view, &Args::new(db, args)),
+        _ => storage::commands::unknown_command(name, args),
+    }
+}
+
+/// The places, and the output that those in front have become.
+#[derive(Default)]
+pub struct Places {
+    /// The number of the first place.
+    first: u64,
+    queue: VecDeque<Place>,
+    /// Writes among the places, and reads that wait for their permission.
+    writes: usize,
+    reads: usize,
+    /// Bytes of those writes.
+    write_bytes: usize,
+    /// Bytes for the client.
+    pub output: BytesMut,
+}
+
+impl Places {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether everything is answered.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether a write is on its way.
+    pub fn has_writes(&self) -> bool {
+        self.writes > 0
+    }
+
+    /// Whether a read waits for its permission.
+    pub fn has_reads(&self) -> bool {
+        self.reads > 0
+    }
+
+    /// Bytes of the writes on their way.
+    pub fn write_bytes(&self) -> usize {
+        self.write_bytes
+    }
+
+    /// A place at the end; the result names it.
+    pub fn push(&mut self, place: Place) -> u64 {
+        match &place {
+            Place::Write(bytes) | Place::Exec(bytes, _) => {
+                self.writes += 1;
+                self.write_bytes += bytes;
+            }
+            Place::Read(_) => self.reads += 1,
+            Place::Admin | Place::Done(_) | Place::Raw(_) => {}
+        }
+        self.queue.push_back(place);
+        self.first + self.queue.len() as u64 - 1
+    }
+
+    /// Takes out what waits at a place, to be answered with [`Places::fill`]. Nothing if it is answered already.
+    pub fn take(&mut self, place: u64) -> Option<Place> {
+        let index = usize::try_from(place.checked_sub(self.first)?).ok()?;
+        let waiting = self.queue.get_mut(index)?;
+        if matches!(waiting, Place::Done(_) | Place::Raw(_)) {
+            return None;
+        }
+        let taken = std::mem::replace(waiting, Place::Admin);
+        match &taken {
+            Place::Write(bytes) | Place::Exec(bytes, _) => {
+                self.writes -= 1;
+                self.write_bytes -= bytes;
+            }
+            Place::Read(_) => self.reads -= 1,
+            Place::Admin | Place::Done(_) | Place::Raw(_) => {}
+        }
+        Some(taken)
+    }
+
+    /// Answers a place that was taken.
+    pub fn fill(&mut self, place: u64, reply: Reply, protocol: Protocol) {
+        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
+            *waiting = Place::Done(reply);
+        }
+        self.drain(protocol);
+    }
+
+    /// A reply that is there already takes its place in the sequence.
+    pub fn done(&mut self, reply: Reply, protocol: Protocol) {
+        if self.queue.is_empty() {
+            self.first += 1;
+            self.put(&reply, protocol);
+        } else {
+            self.queue.push_back(Place::Done(reply));
+        }
+    }
+
+    /// The same for bytes.
+    pub fn raw(&mut self, bytes: BytesMut, protocol: Protocol) {
+        self.queue.push_back(Place::Raw(bytes));
+        self.drain(protocol);
+    }
+
+    fn put(&mut self, done: &Reply, protocol: Protocol) {
+        let mut encoder = Encoder::new(&mut self.output, protocol);
+        reply::put(&mut encoder, done);
+    }
+
+    /// Moves what is answered to the output, in order.
+    fn drain(&mut self, protocol: Protocol) {
+        while let Some(Place::Done(_) | Place::Raw(_)) = self.queue.front() {
+            self.first += 1;
+            match self.queue.pop_front() {
+                Some(Place::Done(done)) => self.put(&done, protocol),
+                Some(Place::Raw(bytes)) => self.output.extend_from_slice(&bytes),
+                _ => {}
+            }
+        }
+    }
+}

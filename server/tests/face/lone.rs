@@ -1,0 +1,220 @@
+//! A node without peers: what is submitted is decided at once, in order.
+
+use bytes::Bytes;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+use storage::machine::{Machine, Stamp, View};
+use storage::reply::Reply;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use warlock_server::{Answer, Engine, Face, Facts, Settings, Ticket};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The engine: a machine and a clock.
+pub struct Lone {
+    machine: RefCell<Machine>,
+    face: OnceCell<Rc<Face>>,
+    /// Whether reads are answered on the spot, as on a master.
+    pub is_master: Cell<bool>,
+    /// Whether nothing is answered in time.
+    pub is_cut_off: Cell<bool>,
+    now_ms: Cell<u64>,
+    wake: tokio::sync::Notify,
+    waiting: RefCell<Vec<(Ticket, Option<Bytes>)>>,
+}
+
+impl Lone {
+    fn decide(&self) {
+        let face = self.face.get().unwrap();
+        for (ticket, payload) in std::mem::take(&mut *self.waiting.borrow_mut()) {
+            let answer = match payload {
+                _ if self.is_cut_off.get() => Answer::NotDone,
+                None => Answer::ReadNow,
+                Some(payload) => {
+                    let mut machine = self.machine.borrow_mut();
+                    let slot = machine.applied() + 1;
+                    let stamp = Stamp { slot, index: 0, at_ms: self.now_ms.get() };
+                    let reply = machine.apply(&stamp, &payload);
+                    machine.finish_slot(slot).unwrap();
+                    Answer::Ran(reply.to_bytes())
+                }
+            };
+            face.answer(ticket, answer);
+        }
+    }
+}
+
+impl Engine for Lone {
+    fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool {
+        let may_read = self.is_master.get() && !self.is_cut_off.get();
+        if may_read {
+            self.read(read);
+        }
+        may_read
+    }
+
+    fn read(&self, read: &mut dyn FnMut(&View<'_>)) {
+        read(&self.machine.borrow().view(self.now_ms.get()));
+    }
+
+    fn read_later(&self, ticket: Ticket) {
+        self.waiting.borrow_mut().push((ticket, None));
+        self.wake.notify_one();
+    }
+
+    fn write(&self, payload: Bytes, ticket: Ticket) {
+        self.waiting.borrow_mut().push((ticket, Some(payload)));
+        self.wake.notify_one();
+    }
+
+    fn closed(&self, _: u64) {}
+
+    fn unblock(&self, _: u64, _: bool) -> bool {
+        false
+    }
+
+    fn admin(&self, _: Vec<Bytes>, ticket: Ticket) {
+        self.face.get().unwrap().answer(ticket, Answer::Reply(Reply::Ok));
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { role: "master", address: "127.0.0.1:6379".into(), ..Facts::default() }
+    }
+}
+
+/// A served face.
+pub struct Served {
+    pub engine: Rc<Lone>,
+    pub face: Rc<Face>,
+    address: std::net::SocketAddr,
+}
+
+impl Served {
+    pub async fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        Client { stream: BufReader::new(stream) }
+    }
+}
+
+/// Serves a face with `settings` for as long as `test` runs.
+pub fn with_face<T: Future<Output = ()>>(settings: Settings, test: impl FnOnce(Served) -> T) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let engine = Rc::new(Lone {
+            machine: RefCell::default(),
+            face: OnceCell::new(),
+            is_master: Cell::new(true),
+            is_cut_off: Cell::new(false),
+            now_ms: Cell::new(1_000_000),
+            wake: tokio::sync::Notify::new(),
+            waiting: RefCell::default(),
+        });
+        let face = Face::new(engine.clone(), settings);
+        let _ = engine.face.set(face.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::task::spawn_local(face.clone().listen(listener));
+        let node = engine.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                node.wake.notified().await;
+                node.decide();
+            }
+        });
+        tokio::time::timeout(PATIENCE, test(Served { engine, face, address }))
+            .await
+            .expect("the conversation ends");
+    });
+}
+
+/// A client that shows replies as text: `+simple`, `-error`, `:1`, `"bulk"`, `nil`, `[array]`, `{map}`, `>[push]`.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Sends a request given as words.
+    pub async fn send(&mut self, command: &str) {
+        let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
+        self.send_words(&words).await;
+    }
+
+    pub async fn send_words(&mut self, words: &[&[u8]]) {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
+        }
+        self.stream.get_mut().write_all(&request).await.unwrap();
+    }
+
+    pub async fn ask(&mut self, command: &str) -> String {
+        self.send(command).await;
+        self.receive().await
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).await.unwrap();
+        assert!(line.ends_with("\r\n"), "the connection is closed after {line:?}");
+        line.truncate(line.len() - 2);
+        line
+    }
+
+    async fn bytes(&mut self, length: &str) -> String {
+        let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
+        self.stream.read_exact(&mut bytes).await.unwrap();
+        bytes.truncate(bytes.len() - 2);
+        bytes.escape_ascii().to_string()
+    }
+
+    pub async fn receive(&mut self) -> String {
+        let line = self.line().await;
+        let (kind, rest) = line.split_at(1);
+        match (kind, rest) {
+            ("$" | "*", "-1") => format!("nil{}", if kind == "*" { "*" } else { "" }),
+            ("_", _) => "nil3".into(),
+            ("$", length) => format!("\"{}\"", self.bytes(length).await),
+            ("=", length) => format!("={}", self.bytes(length).await),
+            ("*" | "~" | ">" | "%", count) => {
+                let count: usize = count.parse::<usize>().unwrap() * if kind == "%" { 2 } else { 1 };
+                let mut parts = Vec::new();
+                for _ in 0..count {
+                    parts.push(Box::pin(self.receive()).await);
+                }
+                let parts = parts.join(" ");
+                match kind {
+                    "%" => format!("{{{parts}}}"),
+                    "~" => format!("~[{parts}]"),
+                    ">" => format!(">[{parts}]"),
+                    _ => format!("[{parts}]"),
+                }
+            }
+            _ => line,
+        }
+    }
+
+    /// Whether the server closed the connection and sent nothing more.
+    pub async fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).await.is_err() || rest.is_empty()
+    }
+
+    /// A conversation: lines `request -> reply`. All requests are sent before the first reply is read.
+    pub async fn talk(&mut self, script: &str) {
+        let lines: Vec<(&str, &str)> = script
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| !line.is_empty())
+            .map(|line| line.split_once(" -> ").unwrap_or_else(|| panic!("no reply in {line:?}")))
+            .collect();
+        for (request, _) in &lines {
+            self.send(request).await;
+        }
+        for (request, reply) in &lines {
+            assert_eq!(self.receive().await, *reply, "{request}\nin {script}");
+        }
+    }
+}
