@@ -9,6 +9,7 @@ QUICK ?=
 JSON  ?=
 START ?= 1
 CARGO ?= cargo
+COMMANDS ?= 1000000
 SIM   := $(CARGO) run --quiet --profile sim -p warlock-sim --
 
 .PHONY: help run test verify fix fmt-check lint docs simulate model golden bench bench-core planted
@@ -46,6 +47,10 @@ ifneq ($(SEED),)
 else
 	$(SIM) --seeds $(SEEDS) --start $(START)
 endif
+
+.PHONY: differential
+differential: ## Compare with a real Redis, command by command: COMMANDS=n [SEED=s]
+	DIFFERENTIAL_COMMANDS=$(COMMANDS) DIFFERENTIAL_SEED=$(or $(SEED),1) $(CARGO) test --release --test differential -- --nocapture
 
 planted: ## Break each safety rule on purpose and see that it is noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-consensus --features planted-bugs --lib noticed

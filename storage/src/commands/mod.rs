@@ -35,6 +35,7 @@ pub use glob::glob_matches;
 pub use internal::{forget_waits, reap, sweep, unwait};
 pub use lookup::lookup;
 pub(crate) use lookup::lookup_any;
+pub use number::database;
 pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 pub use transaction::{REPLY_BYTES_MAX, Watched, transaction};
 

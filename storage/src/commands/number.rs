@@ -30,8 +30,8 @@ pub(crate) fn integer(arg: &[u8]) -> Result<i64, Reply> {
     parse_integer(arg).ok_or(errors::NOT_AN_INTEGER)
 }
 
-/// A database's number.
-pub(crate) fn database(arg: &[u8]) -> Result<u8, Reply> {
+/// A database's number in an argument.
+pub fn database(arg: &[u8]) -> Result<u8, Reply> {
     let number = integer(arg)?;
     // Redis reads it as an `int` first.
     i32::try_from(number).map_err(|_| errors::NOT_AN_INT)?;

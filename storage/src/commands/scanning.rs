@@ -4,7 +4,7 @@
 //! every node, and survives a fail-over in the middle of a scan. What is there all the time is shown exactly once.
 
 use super::args::{Options, is};
-use super::number::{integer, parse_integer};
+use super::number::integer;
 use super::{errors, glob_matches};
 use crate::reply::Reply;
 
@@ -26,9 +26,17 @@ pub(crate) struct Step<'a> {
     next: u64,
 }
 
-/// A cursor in an argument. It comes before all other errors.
+/// A cursor in an argument, as C's `strtoul` reads it: no digits are zero, a minus counts from the end. It comes before all other errors.
 pub(crate) fn cursor(arg: &[u8]) -> Result<u64, Reply> {
-    parse_integer(arg).and_then(|cursor| u64::try_from(cursor).ok()).ok_or(errors::INVALID_CURSOR)
+    let (is_negative, digits) = match errors::until_nul(arg) {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    let number =
+        std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+    let number: u64 = number.and_then(|digits| digits.parse().ok()).ok_or(errors::INVALID_CURSOR)?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
 impl<'a> Step<'a> {

@@ -223,7 +223,6 @@ fn looking_through_keys() {
         SCAN 0 COUNT 100 TYPE hash -> [\"0\" []]
         SCAN 0 COUNT 100 TYPE STRING MATCH tw* -> [\"0\" [\"two\"]]
         SCAN x -> -ERR invalid cursor
-        SCAN -1 -> -ERR invalid cursor
         SCAN 0 COUNT 0 -> -ERR syntax error
         SCAN 0 COUNT x -> -ERR value is not an integer or out of range
         SCAN 0 COUNT -> -ERR syntax error
@@ -268,4 +267,17 @@ fn random_keys_differ() {
     (0..100).for_each(|n| assert_eq!(lab.say(&format!("SET key:{n} x")), "OK"));
     let seen: BTreeSet<_> = (0..100).map(|_| lab.say("RANDOMKEY")).collect();
     assert!(seen.len() > 20, "{}", seen.len());
+}
+
+#[test]
+fn cursors_are_read_as_c_does() {
+    check(
+        "SCAN \"\" -> [\"0\" []]
+        SCAN 007 -> [\"0\" []]
+        SCAN +1 -> [\"0\" []]
+        SCAN -1 -> [\"0\" []]
+        SCAN - -> -ERR invalid cursor
+        SCAN 1x -> -ERR invalid cursor
+        SCAN 18446744073709551616 -> -ERR invalid cursor",
+    );
 }

@@ -1,0 +1,113 @@
+//! When two replies are the same: what has no order is sorted, what is random is compared by its shape, what counts the time is compared roughly.
+//! Everything else is compared as it stands.
+
+use crate::generate::Words;
+use crate::wire::Value;
+
+/// What the two replies to a command are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Same,
+    /// They differ as is said in [`KNOWN`]. What is stored may differ from now on, so the rest of the sequence is not compared.
+    Known(&'static str),
+    Different,
+}
+
+/// A difference that is meant to be.
+pub struct Known {
+    /// Also in the column of docs/commands.md.
+    pub reason: &'static str,
+    /// Whether the two replies (Redis's, ours) differ in this way.
+    pub applies: fn(&Words, &Value, &Value) -> bool,
+}
+
+/// All of them.
+pub const KNOWN: &[Known] = &[
+    Known {
+        reason: "INCRBYFLOAT and HINCRBYFLOAT take no hexadecimal numbers",
+        applies: |words, redis, ours| {
+            let is_float = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
+            let is_refused = matches!(ours, Value::Line('-', text)
+                if text.ends_with(b" is not a valid float") || text.ends_with(b" is not a float"));
+            (is_float(b"INCRBYFLOAT") || is_float(b"HINCRBYFLOAT")) && !redis.is_error() && is_refused
+        },
+    },
+    Known {
+        reason: "SELECT reads numbers less strictly, and refuses what is none in other words",
+        applies: |words, redis, _| words[0].eq_ignore_ascii_case(b"SELECT") && redis.is_error(),
+    },
+];
+
+/// How much two remaining times may differ, in the unit of the command.
+const SECONDS_SLACK: i64 = 30;
+
+/// Whether a reply of Redis and one of ours are the same for a client.
+pub fn compare(words: &Words, redis: &Value, ours: &Value) -> Verdict {
+    if same(words, redis, ours) {
+        return Verdict::Same;
+    }
+    let known = KNOWN.iter().find(|known| (known.applies)(words, redis, ours));
+    known.map_or(Verdict::Different, |known| Verdict::Known(known.reason))
+}
+
+fn same(words: &Words, redis: &Value, ours: &Value) -> bool {
+    if redis == ours {
+        return true;
+    }
+    let name = words[0].to_ascii_uppercase();
+    match &name[..] {
+        b"TTL" | b"EXPIRETIME" => roughly(redis, ours, SECONDS_SLACK),
+        b"PTTL" | b"PEXPIRETIME" => roughly(redis, ours, SECONDS_SLACK * 1000),
+        b"KEYS" | b"HKEYS" | b"HVALS" => sorted(redis, 1) == sorted(ours, 1),
+        b"HGETALL" => sorted(redis, 2) == sorted(ours, 2),
+        b"SCAN" => scanned(words, redis, ours, 1),
+        b"HSCAN" => scanned(words, redis, ours, 2),
+        b"RANDOMKEY" => shape(redis) == shape(ours),
+        b"HRANDFIELD" => {
+            // All fields, or some of them.
+            sorted(redis, 1) == sorted(ours, 1)
+                || sorted(redis, 2) == sorted(ours, 2)
+                || (words.get(2).is_none_or(|count| &count[..] != b"10000") && shape(redis) == shape(ours))
+        }
+        _ => false,
+    }
+}
+
+fn roughly(a: &Value, b: &Value, slack: i64) -> bool {
+    matches!((a.integer(), b.integer()), (Some(a @ 0..), Some(b @ 0..)) if a.abs_diff(b) <= slack.unsigned_abs())
+}
+
+/// A list as groups of `size`, sorted.
+fn sorted(value: &Value, size: usize) -> Option<(char, Vec<Vec<Value>>)> {
+    let Value::List(kind, items) = value else { return None };
+    let mut groups: Vec<_> = items.chunks(size).map(<[Value]>::to_vec).collect();
+    groups.sort();
+    Some((*kind, groups))
+}
+
+/// The same without contents: a random answer has the right form, and length.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Text(kind, _) => Value::Text(*kind, Vec::new()),
+        Value::List(kind, items) => Value::List(*kind, items.iter().map(shape).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Scans that go through everything must find the same; others may stop anywhere.
+fn scanned(words: &Words, redis: &Value, ours: &Value, group: usize) -> bool {
+    let is_word = |at: Option<&Vec<u8>>, word: &[u8]| at.is_some_and(|at| at == word);
+    let is_whole = is_word(words.get(group), b"0") && is_word(words.last(), b"10000");
+    match (redis, ours) {
+        (Value::List('*', redis), Value::List('*', ours)) => match (&redis[..], &ours[..]) {
+            ([_, redis_found], [_, our_found]) if !is_whole => {
+                matches!((redis_found, our_found), (Value::List('*', _), Value::List('*', _)))
+            }
+            ([a, redis_found], [b, our_found]) => {
+                a == b && sorted(redis_found, group) == sorted(our_found, group)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
