@@ -197,6 +197,19 @@ impl Cluster {
         wait_for(&format!("node {node} to end"), || child.try_wait().expect("a child can be waited for"))
     }
 
+    /// Starts a node that must refuse to start; what it said.
+    ///
+    /// # Panics
+    /// When it starts, or calls its end a success.
+    pub fn refusal(&mut self, node: u16) -> String {
+        let before = self.log(node).len();
+        self.run(node);
+        let status = self.wait_for_exit(node);
+        let said = self.log(node).split_off(before);
+        assert!(!status.success(), "node {node} calls this a success: {said}");
+        said
+    }
+
     /// SIGSTOP: the node stands still until [`cont`](Self::cont).
     pub fn stop(&mut self, node: u16) {
         self.signal(node, Signal::STOP);
