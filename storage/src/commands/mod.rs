@@ -22,6 +22,7 @@ mod lookup;
 mod number;
 mod scanning;
 mod server;
+mod sessions;
 mod spec;
 mod strings;
 #[cfg(test)]
@@ -70,6 +71,7 @@ const FAMILIES: &[&[CommandSpec]] = &[
     keys::SCANS,
     keys::MOVES,
     locks::COMMANDS,
+    sessions::COMMANDS,
     server::COMMANDS,
     internal::COMMANDS,
     transaction::COMMANDS,

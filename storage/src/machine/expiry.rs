@@ -41,6 +41,9 @@ impl Txn<'_> {
             self.remove_row(row.clone());
             match Timer::parse(row.borrow()) {
                 Some(Timer::Wait(number)) => self.time_out(number),
+                Some(Timer::Session(id)) => {
+                    self.session(id);
+                }
                 Some(Timer::Lock { db, key }) => self.settle_lock(db, &key),
                 None => {}
             }

@@ -5,6 +5,7 @@
 //! * D2: a database's numbers say how many key rows its generation has, and how many of them have a deadline.
 //! * D3: members of an object without a key are remembered as garbage.
 //! * D4: a removal leaves the key's version behind.
+//! * D5: a key that belongs to a session has a row among the bound ones, and no other.
 
 use super::layout::{self, Garbage, Header, Kind};
 use super::meta::{DATABASES, Database};
@@ -96,12 +97,26 @@ impl Txn<'_> {
         is_expired
     }
 
-    /// Writes a key: its type, deadline and body. `body` of a type with members begins with the object id.
+    /// Writes a key: its type, deadline and body. `body` of a type with members begins with the object id. A key of the same type stays
+    /// bound to its session.
     pub fn put(&mut self, place: &Place<'_>, kind: Kind, deadline_ms: Option<u64>, body: &[&[u8]]) {
+        let session = place.old.filter(|old| old.kind == kind).map_or(0, |old| old.session);
+        self.put_bound(place, kind, deadline_ms, session, body);
+    }
+
+    /// The same, bound to a session; 0: to none.
+    pub fn put_bound(
+        &mut self,
+        place: &Place<'_>,
+        kind: Kind,
+        deadline_ms: Option<u64>,
+        session: u64,
+        body: &[&[u8]],
+    ) {
         if self.refuses(place, kind) {
             return;
         }
-        let value = layout::key_value(kind, self.stamp.slot, deadline_ms, body);
+        let value = layout::key_value(kind, self.stamp.slot, deadline_ms, session, body);
         let object = Header::parse(&value).and_then(|header| header.object);
         if let Some(old) = place.old.and_then(|old| old.object)
             && Some(old) != object
@@ -113,13 +128,14 @@ impl Txn<'_> {
             self.database(place.db).keys += 1;
         }
         self.move_deadline(place, generation, deadline_ms);
+        self.move_binding(place, session);
         self.put_row(layout::key_row(generation, place.hash, place.key).to_owned(), value);
         self.touch(place.db, place.key);
     }
 
-    /// Writes a string.
+    /// Writes a string anew: whatever was there, it belongs to no session.
     pub fn put_string(&mut self, place: &Place<'_>, deadline_ms: Option<u64>, bytes: &[u8]) {
-        self.put(place, Kind::String, deadline_ms, &[bytes]);
+        self.put_bound(place, Kind::String, deadline_ms, 0, &[bytes]);
     }
 
     /// Gives a key another deadline, or none. A deadline that is over removes the key.
@@ -159,6 +175,7 @@ impl Txn<'_> {
         let generation = database.generation;
         database.keys = database.keys.saturating_sub(1);
         self.move_deadline(place, generation, None);
+        self.move_binding(place, 0);
         self.remove_row(layout::key_row(generation, place.hash, place.key).to_owned());
         self.remember_deletion(place.hash);
         self.touch(place.db, place.key);
@@ -230,14 +247,14 @@ impl Txn<'_> {
             return self.refuse_lock();
         }
         let Some(object) = from.header.object else {
-            return self.put(to, from.header.kind, from.header.deadline_ms, &[from.body()]);
+            return self.put_bound(to, from.header.kind, from.header.deadline_ms, 0, &[from.body()]);
         };
         let new = self.next_object();
         for (row, value) in self.rows(&layout::members(object), usize::MAX) {
             self.put_row(layout::member_of(new, row.borrow()), value);
         }
         let rest = from.body().get(new.to_be_bytes().len()..).unwrap_or_default();
-        self.put(to, from.header.kind, from.header.deadline_ms, &[&new.to_be_bytes(), rest]);
+        self.put_bound(to, from.header.kind, from.header.deadline_ms, 0, &[&new.to_be_bytes(), rest]);
     }
 
     /// Moves a key, members and deadline included, over whatever is at `to`.
@@ -246,6 +263,7 @@ impl Txn<'_> {
             return self.refuse_lock();
         }
         self.detach(from);
-        self.put(to, found.header.kind, found.header.deadline_ms, &[found.body()]);
+        let Header { kind, deadline_ms, session, .. } = found.header;
+        self.put_bound(to, kind, deadline_ms, session, &[found.body()]);
     }
 }

@@ -4,7 +4,7 @@
 //! | table | key | value |
 //! | --- | --- | --- |
 //! | meta `01` | `01` 0⁷ · number⁸ | a varint or, for a database, varints (see `meta`) |
-//! | keys `10` | `10` generation⁷ · hash⁸ · key | tag¹ · version (varint) · deadline (varint, if tagged) · body |
+//! | keys `10` | `10` generation⁷ · hash⁸ · key | tag¹ · version (varint) · deadline (varint, if tagged) · session (varint, if tagged) · body |
 //! | deadlines `11` | `11` deadline⁸ generation⁷ · hash⁸ · key | nothing |
 //! | members `12`: a hash | `12` object⁷ · hash of the field⁸ · field | the value |
 //! | members `12`: a list | `12` object⁷ · position⁸ | the item |
@@ -14,6 +14,8 @@
 //! | lines `16` | `16` database⁷ · hash⁸ · key · number⁸ of a wait | what for¹ |
 //! | callers `17` | `17` node⁷ · incarnation⁸ · command⁸ | number⁸ of a wait |
 //! | ends of holds `19` | `19` 0⁷ · bucket⁸ | hash⁸ of a key · database¹ · how¹ · token · time (varints) · owner |
+//! | sessions `1A` | `1A` 0⁷ · id⁸ | time to live · deadline (varints) · name |
+//! | bound `1B` | `1B` session⁷ · generation⁸ · key | nothing |
 //! | timers `18` | `18` time⁸ 0⁷ · kind¹ · what the kind wants | nothing |
 //!
 //! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
@@ -36,6 +38,8 @@ pub(super) const LINES: u8 = 0x16;
 pub(super) const CALLERS: u8 = 0x17;
 pub(super) const TIMERS: u8 = 0x18;
 pub(super) const ENDS: u8 = 0x19;
+pub(super) const SESSIONS: u8 = 0x1A;
+pub(super) const BOUND: u8 = 0x1B;
 
 /// Generations and object ids have this many bits.
 pub(super) const ID_BITS: u32 = 56;
@@ -227,6 +231,7 @@ impl Kind {
 
 const TAG_KIND: u8 = 0x1F;
 const TAG_HAS_DEADLINE: u8 = 0x20;
+const TAG_HAS_SESSION: u8 = 0x40;
 
 /// How many bytes of a body with members are the object id.
 const OBJECT_BYTES: usize = 8;
@@ -240,6 +245,8 @@ pub struct Header {
     pub version: u64,
     /// When the key's time is over, in cluster time. The key still lives in that millisecond, as in Redis.
     pub deadline_ms: Option<u64>,
+    /// The session that the key goes with; 0: none.
+    pub session: u64,
     /// Where the members are, for a type that has them.
     pub object: Option<u64>,
     /// Where the body begins in the row's value.
@@ -254,12 +261,13 @@ impl Header {
         let kind = Kind::from_number(tag & TAG_KIND)?;
         let version = varint::take(&mut rest)?;
         let deadline_ms = if tag & TAG_HAS_DEADLINE == 0 { None } else { Some(varint::take(&mut rest)?) };
+        let session = if tag & TAG_HAS_SESSION == 0 { 0 } else { varint::take(&mut rest)? };
         let object = if kind.has_members() {
             Some(u64::from_be_bytes(*rest.first_chunk::<OBJECT_BYTES>()?))
         } else {
             None
         };
-        Some(Header { kind, version, deadline_ms, object, body_at: value.len() - rest.len() })
+        Some(Header { kind, version, deadline_ms, session, object, body_at: value.len() - rest.len() })
     }
 
     /// Whether the key's time is over.
@@ -271,11 +279,23 @@ impl Header {
 }
 
 /// The value of a key's row.
-pub(crate) fn key_value(kind: Kind, version: u64, deadline_ms: Option<u64>, body: &[&[u8]]) -> RowValue {
+pub(crate) fn key_value(
+    kind: Kind,
+    version: u64,
+    deadline_ms: Option<u64>,
+    session: u64,
+    body: &[&[u8]],
+) -> RowValue {
     let mut number = [0; varint::BYTES_MAX];
-    let mut head = arrayvec::ArrayVec::<u8, { 1 + 2 * varint::BYTES_MAX }>::new();
-    head.push(kind as u8 | if deadline_ms.is_some() { TAG_HAS_DEADLINE } else { 0 });
-    for part in [Some(version), deadline_ms].into_iter().flatten() {
+    let mut head = arrayvec::ArrayVec::<u8, { 1 + 3 * varint::BYTES_MAX }>::new();
+    let session = Some(session).filter(|session| *session != 0);
+    let tag = |is_there: bool, tag: u8| if is_there { tag } else { 0 };
+    head.push(
+        kind as u8
+            | tag(deadline_ms.is_some(), TAG_HAS_DEADLINE)
+            | tag(session.is_some(), TAG_HAS_SESSION),
+    );
+    for part in [Some(version), deadline_ms, session].into_iter().flatten() {
         let length = varint::write(&mut number, part);
         head.extend(number[..length].iter().copied());
     }
@@ -305,10 +325,11 @@ mod tests {
         let body = [7_u8; 12];
         for kind in Kind::ALL {
             for deadline_ms in [None, Some(0), Some(u64::MAX)] {
-                let value = key_value(kind, 1 << 40, deadline_ms, &[&body]);
+                let session = deadline_ms.map_or(0, |_| 77);
+                let value = key_value(kind, 1 << 40, deadline_ms, session, &[&body]);
                 let header = Header::parse(&value).unwrap();
                 assert_eq!((header.kind, header.version, header.deadline_ms), (kind, 1 << 40, deadline_ms));
-                assert_eq!(value[header.body_at..], body);
+                assert_eq!((&value[header.body_at..], header.session), (&body[..], session));
                 assert_eq!(header.object.is_some(), kind.has_members());
             }
         }

@@ -318,6 +318,9 @@ impl Txn<'_> {
         } else {
             let hold = lock.holds.remove(index);
             self.hold_ended(place, &hold, how);
+            if !lock.holds.iter().any(|other| other.session == hold.session) {
+                self.unbind(hold.session, place);
+            }
             self.put_lock(place, lock);
         }
     }
@@ -378,8 +381,11 @@ impl Txn<'_> {
         });
         let is_expired = place.old.is_some_and(|old| old.is_expired(self.stamp.at_ms));
         let how = self.run.ending.take().unwrap_or(if is_expired { End::Expired } else { End::Revoked });
-        for hold in lock.iter().flat_map(|lock| &lock.holds).filter(|hold| !hold.is_over) {
-            self.hold_ended(place, hold, how);
+        for hold in lock.iter().flat_map(|lock| &lock.holds) {
+            if !hold.is_over {
+                self.hold_ended(place, hold, how);
+            }
+            self.unbind(hold.session, place);
         }
     }
 

@@ -22,6 +22,7 @@ pub mod locks;
 mod meta;
 mod overlay;
 mod payload;
+mod sessions;
 #[cfg(test)]
 pub(crate) mod tests;
 mod txn;
@@ -35,6 +36,7 @@ pub use layout::{Header, Kind};
 pub use meta::{DATABASES, Database, Meta};
 pub(crate) use payload::decode_command;
 pub use payload::{encode_command, encode_command_of};
+pub(crate) use sessions::Session;
 pub use txn::Txn;
 pub use view::{View, VisitKey};
 

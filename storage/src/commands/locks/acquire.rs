@@ -3,6 +3,7 @@
 use super::{number, ttl};
 use crate::commands::args::is;
 use crate::commands::number::integer;
+use crate::commands::sessions::live_session;
 use crate::commands::{Args, errors};
 use crate::machine::locks::{Hold, Lock};
 use crate::machine::waits::{Wait, WaitFor};
@@ -19,6 +20,7 @@ pub(super) struct Ask<'a> {
     pub(super) is_shared: bool,
     wait_ms: u64,
     delay_ms: u64,
+    session: Option<&'a [u8]>,
     data: &'a [u8],
 }
 
@@ -26,7 +28,7 @@ impl<'a> Ask<'a> {
     /// From what follows the key.
     pub(super) fn parse(args: &Args<'a>) -> Result<Ask<'a>, Reply> {
         let mut ask =
-            Ask { owner: args[1], ttl: args[2], is_shared: false, wait_ms: 0, delay_ms: 0, data: &[] };
+            Ask { owner: args[1], ttl: args[2], is_shared: false, wait_ms: 0, delay_ms: 0, session: None, data: &[] };
         let mut rest = args.from(3);
         while let Some(option) = rest.next() {
             if is(option, "SHARED") {
@@ -39,6 +41,8 @@ impl<'a> Ask<'a> {
                 ask.wait_ms = time()?;
             } else if is(option, "DELAY") {
                 ask.delay_ms = time()?;
+            } else if is(option, "SESSION") {
+                ask.session = Some(value);
             } else if is(option, "DATA") {
                 ask.data = value;
             } else {
@@ -52,7 +56,12 @@ impl<'a> Ask<'a> {
 /// LOCK.ACQUIRE key owner ttl-ms [SHARED] [WAIT ms] [DELAY ms] [SESSION id] [DATA text]
 pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
     let ask = Ask::parse(args)?;
-    let ttl_ms = ttl(ask.ttl, stamp.at_ms, "lock.acquire")?;
+    let session = ask.session.map(|id| live_session(txn, id)).transpose()?.unwrap_or(0);
+    // With a session, a hold need not have a time of its own.
+    let ttl_ms = match ask.ttl {
+        b"0" if session != 0 => None,
+        text => Some(ttl(text, stamp.at_ms, "lock.acquire")?),
+    };
     let (place, lock) = txn.lock(args.db, args[0])?;
     let mut lock = lock.unwrap_or(Lock { is_shared: ask.is_shared, holds: Vec::new() });
     let mine = lock.holds.iter().position(|hold| hold.owner == ask.owner && hold.is_held(stamp.at_ms));
@@ -79,9 +88,9 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
         owner: ask.owner.to_vec(),
         count: 1,
         since_ms: stamp.at_ms,
-        deadline_ms: Some(stamp.at_ms + ttl_ms),
+        deadline_ms: ttl_ms.map(|ttl_ms| stamp.at_ms + ttl_ms),
         delay_ms: ask.delay_ms,
-        session: 0,
+        session,
         caller,
         client: client.id,
         address: client.address,
@@ -91,6 +100,7 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
     txn.tell_lock(args.db, args[0], &hold, None);
     lock.holds.push(hold);
     txn.put_lock(&place, &lock);
+    txn.bind(session, &place);
     Ok(granted(txn, args, &lock, lock.holds.len() - 1))
 }
 
@@ -99,7 +109,7 @@ fn again(
     txn: &mut Txn<'_>,
     args: &Args<'_>,
     ask: &Ask<'_>,
-    ttl_ms: u64,
+    ttl_ms: Option<u64>,
     (place, mut lock, index): (&Place<'_>, Lock, usize),
 ) -> Result<Reply, Reply> {
     if lock.is_shared && !ask.is_shared {
@@ -107,11 +117,11 @@ fn again(
             "ERR this owner holds the lock shared; release it before you ask for it exclusively: two who wait for each other's share would wait for ever",
         ));
     }
-    let until_ms = txn.stamp.at_ms + ttl_ms;
+    let until_ms = ttl_ms.map(|ttl_ms| txn.stamp.at_ms + ttl_ms);
     let hold = &mut lock.holds[index];
     hold.count += 1;
     // A hold never becomes shorter by asking once more.
-    hold.deadline_ms = hold.deadline_ms.map(|deadline_ms| deadline_ms.max(until_ms));
+    hold.deadline_ms = hold.deadline_ms.zip(until_ms).map(|(before_ms, until_ms)| before_ms.max(until_ms));
     txn.put_lock(place, &lock);
     Ok(granted(txn, args, &lock, index))
 }

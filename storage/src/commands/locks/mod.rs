@@ -94,14 +94,14 @@ fn token(arg: &[u8]) -> Result<u64, Reply> {
 }
 
 /// A time to live: positive, and not beyond the end of time.
-fn ttl(arg: &[u8], now_ms: u64, command: &str) -> Result<u64, Reply> {
+pub(super) fn ttl(arg: &[u8], now_ms: u64, command: &str) -> Result<u64, Reply> {
     let ms = integer(arg)?;
     let in_range =
         u64::try_from(ms).ok().filter(|ms| *ms > 0 && now_ms.saturating_add(*ms) <= i64::MAX as u64);
     in_range.ok_or_else(|| errors::invalid_expire(command))
 }
 
-fn number(number: u64) -> Reply {
+pub(super) fn number(number: u64) -> Reply {
     Reply::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 

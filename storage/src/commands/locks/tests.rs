@@ -1,1 +1,4 @@
-//! Tests.
+//! Locks and sessions by examples, and against a naive twin.
+
+mod examples;
+mod twin;

@@ -92,6 +92,6 @@ fn setrange(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     new.resize(offset, 0);
     new.extend_from_slice(patch);
     new.extend_from_slice(old.get(end..).unwrap_or_default());
-    txn.put_string(&place, place.deadline_ms(), &new);
+    txn.put(&place, Kind::String, place.deadline_ms(), &[&new]);
     Ok(Reply::count(new.len()))
 }

@@ -3,6 +3,7 @@
 use super::{bulk_or_null, reply};
 use crate::commands::args::{Options, is};
 use crate::commands::number::integer;
+use crate::commands::sessions::live_session;
 use crate::commands::{Args, errors};
 use crate::machine::{Kind, Stamp, Txn};
 use crate::reply::Reply;
@@ -72,6 +73,7 @@ struct SetOptions<'a> {
     lifetime: Option<Lifetime<'a>>,
     keeps_deadline: bool,
     wants_old: bool,
+    session: Option<&'a [u8]>,
 }
 
 impl<'a> SetOptions<'a> {
@@ -81,6 +83,7 @@ impl<'a> SetOptions<'a> {
             lifetime: None,
             keeps_deadline: false,
             wants_old: false,
+            session: None,
         };
         while let Some(option) = rest.next() {
             let condition = if is(option, "NX") {
@@ -94,6 +97,8 @@ impl<'a> SetOptions<'a> {
             } else {
                 if is(option, "GET") {
                     options.wants_old = true;
+                } else if is(option, "SESSION") {
+                    options.session = Some(rest.next().ok_or(errors::SYNTAX)?);
                 } else if is(option, "KEEPTTL") {
                     options.keeps_deadline = true;
                 } else {
@@ -120,7 +125,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-/// SET key value [NX | XX | IFEQ v | IFNE v] [GET] [EX s | PX ms | EXAT t | PXAT t | KEEPTTL]
+/// SET key value [NX | XX | IFEQ v | IFNE v] [GET] [EX s | PX ms | EXAT t | PXAT t | KEEPTTL] [SESSION id]
 pub(super) fn set(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Reply {
     if args.len() == 2 {
         let place = txn.place(args.db, args[0]);
@@ -133,6 +138,7 @@ pub(super) fn set(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Reply {
 fn set_with_options(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
     let options = SetOptions::parse(args.from(2))?;
     let deadline_ms = options.lifetime.map(|lifetime| lifetime.deadline_ms(stamp, "set")).transpose()?;
+    let session = options.session.map(|id| live_session(txn, id)).transpose()?.unwrap_or(0);
     let (place, found) =
         if options.is_plain() { (txn.place(args.db, args[0]), None) } else { txn.find(args.db, args[0]) };
 
@@ -154,7 +160,7 @@ fn set_with_options(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result
         } else {
             // A deadline that is kept may be this very millisecond, in which the key still lives.
             let kept = if options.keeps_deadline { place.deadline_ms() } else { None };
-            txn.put_string(&place, deadline_ms.or(kept), args[1]);
+            txn.put_bound(&place, Kind::String, deadline_ms.or(kept), session, &[args[1]]);
         }
     }
     Ok(match (options.wants_old, is_met) {

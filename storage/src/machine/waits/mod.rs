@@ -56,6 +56,9 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
+/// What is shown of a wait: itself, its command with its name, and who sent it.
+pub(crate) type VisitWait<'a> = dyn FnMut(&WaitRow, &[&[u8]], &Client) + 'a;
+
 /// What somebody waits for. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -410,13 +413,13 @@ impl<'m> Txn<'m> {
 }
 
 impl View<'_> {
-    /// Shows those who wait for something at a key, in order: the wait, its command with its name, and who sent it.
+    /// Shows those who wait for something at a key, in order.
     pub(crate) fn each_wait(
         &self,
         db: u8,
         key: &[u8],
         waits_for: WaitFor,
-        visit: &mut dyn FnMut(&WaitRow, &[&[u8]], &Client),
+        visit: &mut VisitWait<'_>,
     ) {
         let mut numbers = Vec::new();
         self.each_row(&rows::line_from(db, key, 0), Order::Ascending, &mut |row, value| {

@@ -147,10 +147,13 @@ pub(crate) enum Timer {
         /// The key.
         key: Vec<u8>,
     },
+    /// A session may be over.
+    Session(u64),
 }
 
 const TIMER_WAIT: u8 = 1;
 const TIMER_LOCK: u8 = 2;
+const TIMER_SESSION: u8 = 3;
 
 impl Timer {
     /// The row for a time.
@@ -160,6 +163,7 @@ impl Timer {
         };
         match self {
             Timer::Wait(number) => key(TIMER_WAIT, &number.to_be_bytes()),
+            Timer::Session(id) => key(TIMER_SESSION, &id.to_be_bytes()),
             Timer::Lock { db, key: name } => key(TIMER_LOCK, &[&[*db], &name[..]].concat()),
         }
     }
@@ -178,6 +182,7 @@ impl Timer {
     pub(crate) fn parse(row: RowKeyRef<'_>) -> Option<Timer> {
         match row.tail.split_first()? {
             (&TIMER_WAIT, rest) => Some(Timer::Wait(u64::from_be_bytes(rest.try_into().ok()?))),
+            (&TIMER_SESSION, rest) => Some(Timer::Session(u64::from_be_bytes(rest.try_into().ok()?))),
             (&TIMER_LOCK, [db, key @ ..]) => Some(Timer::Lock { db: *db, key: key.to_vec() }),
             _ => None,
         }
