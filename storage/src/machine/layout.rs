@@ -291,9 +291,7 @@ pub(crate) fn key_value(
     let session = Some(session).filter(|session| *session != 0);
     let tag = |is_there: bool, tag: u8| if is_there { tag } else { 0 };
     head.push(
-        kind as u8
-            | tag(deadline_ms.is_some(), TAG_HAS_DEADLINE)
-            | tag(session.is_some(), TAG_HAS_SESSION),
+        kind as u8 | tag(deadline_ms.is_some(), TAG_HAS_DEADLINE) | tag(session.is_some(), TAG_HAS_SESSION),
     );
     for part in [Some(version), deadline_ms, session].into_iter().flatten() {
         let length = varint::write(&mut number, part);

@@ -97,7 +97,8 @@ impl Txn<'_> {
     fn end_holds_of(&mut self, id: u64, db: u8, key: &[u8], is_expired: bool) {
         let now_ms = self.stamp.at_ms;
         while let Ok((place, Some(mut lock))) = self.lock(db, key) {
-            let Some(index) = lock.holds.iter().position(|hold| hold.session == id && hold.is_held(now_ms)) else {
+            let Some(index) = lock.holds.iter().position(|hold| hold.session == id && hold.is_held(now_ms))
+            else {
                 return;
             };
             if is_expired && lock.holds[index].delay_ms > 0 {

@@ -27,8 +27,15 @@ pub(super) struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// From what follows the key.
     pub(super) fn parse(args: &Args<'a>) -> Result<Ask<'a>, Reply> {
-        let mut ask =
-            Ask { owner: args[1], ttl: args[2], is_shared: false, wait_ms: 0, delay_ms: 0, session: None, data: &[] };
+        let mut ask = Ask {
+            owner: args[1],
+            ttl: args[2],
+            is_shared: false,
+            wait_ms: 0,
+            delay_ms: 0,
+            session: None,
+            data: &[],
+        };
         let mut rest = args.from(3);
         while let Some(option) = rest.next() {
             if is(option, "SHARED") {

@@ -414,13 +414,7 @@ impl<'m> Txn<'m> {
 
 impl View<'_> {
     /// Shows those who wait for something at a key, in order.
-    pub(crate) fn each_wait(
-        &self,
-        db: u8,
-        key: &[u8],
-        waits_for: WaitFor,
-        visit: &mut VisitWait<'_>,
-    ) {
+    pub(crate) fn each_wait(&self, db: u8, key: &[u8], waits_for: WaitFor, visit: &mut VisitWait<'_>) {
         let mut numbers = Vec::new();
         self.each_row(&rows::line_from(db, key, 0), Order::Ascending, &mut |row, value| {
             if let Some((of, number)) = rows::parse_line(row)

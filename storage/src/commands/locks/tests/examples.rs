@@ -196,7 +196,10 @@ fn info_and_list_tell_who_holds_and_who_waits() {
     assert!(lab.say("LOCK.LIST COUNT 1").matches("\"key\"").count() == 1);
     assert!(lab.say("LOCK.LIST NONSENSE").starts_with("-ERR syntax"));
     lab.say("LOCK.RELEASE other 2");
-    assert!(lab.say("LOCK.INFO other").contains("\"last\" {\"age\" 0, \"how\" \"released\", \"owner\" \"c\", \"token\" 2}"));
+    assert!(
+        lab.say("LOCK.INFO other")
+            .contains("\"last\" {\"age\" 0, \"how\" \"released\", \"owner\" \"c\", \"token\" 2}")
+    );
 }
 
 #[test]

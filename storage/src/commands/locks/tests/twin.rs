@@ -11,10 +11,22 @@ use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Acquire { owner: u8, ttl_ms: u64, is_shared: bool, wait_ms: u64 },
-    Release { pick: usize },
-    Renew { pick: usize, ttl_ms: u64 },
-    Cancel { pick: usize },
+    Acquire {
+        owner: u8,
+        ttl_ms: u64,
+        is_shared: bool,
+        wait_ms: u64,
+    },
+    Release {
+        pick: usize,
+    },
+    Renew {
+        pick: usize,
+        ttl_ms: u64,
+    },
+    Cancel {
+        pick: usize,
+    },
     Revoke,
     Delete,
     /// Time passes, unseen.
