@@ -148,7 +148,11 @@ impl NodeIdentity {
         })
     }
 
-    fn write(&self, directory: &Path) -> Result<(), IdentityError> {
+    /// Makes `directory` this node's.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn write(&self, directory: &Path) -> Result<(), IdentityError> {
         let fail = |error| IdentityError::Io(directory.to_path_buf(), error);
         fs::create_dir_all(directory).map_err(fail)?;
         let text = format!(

@@ -8,6 +8,7 @@ pub mod node;
 pub mod settings;
 pub mod snapshots;
 pub mod startup;
+pub mod waiting;
 
 // A build with bugs planted on purpose must never be shipped.
 const _: () =

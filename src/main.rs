@@ -17,7 +17,7 @@ struct Arguments {
 enum Command {
     /// Run one node.
     ///
-    /// If the directory does not exist, it is made, and a cluster of this one node is formed.
+    /// If the directory does not exist, it is made, and a cluster of this one node is formed, unless the node is told to wait for an invitation.
     ///
     /// Example: warlock server --dir data/n1
     Server(cli::server::Flags),
@@ -56,6 +56,14 @@ enum Command {
     ///   warlock dev --nodes 5 --base-port 8000 --dir data/dev
     #[command(verbatim_doc_comment)]
     Dev(cli::dev::Flags),
+    /// Administer a running cluster: the same as WARLOCK … of any Redis client.
+    ///
+    /// Examples:
+    ///   warlock admin -n 7001 members
+    ///   warlock admin -n 7001 add 10.0.0.4:16379
+    ///   warlock admin help
+    #[command(verbatim_doc_comment)]
+    Admin(cli::admin::Flags),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +73,7 @@ fn main() -> ExitCode {
         Command::Cli(flags) => cli::shell::run(&flags),
         Command::Bench(flags) => cli::bench::run(&flags),
         Command::Dev(flags) => finish(cli::dev::run(&flags)),
+        Command::Admin(flags) => finish(cli::admin::run(flags)),
     }
 }
 

@@ -1,26 +1,39 @@
-//! From settings to a running node: a directory that holds a node is opened; one that does not exist becomes a new node.
+//! From settings to a running node: a directory that holds a node is opened; one that does not exist becomes a new node, alone or by invitation.
 //!
-//! A directory that is there but holds no node is never taken for a reason to begin anew: it may be a disk that is not mounted, or a node that
-//! lost its data.
+//! A directory that is there but holds no node is never taken for a reason to found a cluster: it may be a disk that is not mounted, or a node that
+//! lost its data. (Waiting for an invitation in an empty one is harmless: the node becomes a new member.)
 
 use crate::identity::{self, Contact, IdentityError, NodeIdentity};
 use crate::node::{self, NodeError};
 use crate::settings::Settings;
+use crate::waiting;
 use std::future::Future;
+use std::path::Path;
 
 /// Runs a node until `stop` is ready. Must be called inside a `LocalSet`.
 ///
 /// # Errors
 /// When it cannot start, or its disk fails.
 pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
-    let identity = match NodeIdentity::read(&settings.dir) {
-        Ok(identity) => identity,
+    tokio::pin!(stop);
+    let (identity, doors) = match NodeIdentity::read(&settings.dir) {
+        Ok(identity) => (identity, None),
+        Err(IdentityError::Absent(_)) if settings.is_guest() && is_empty(&settings.dir) => {
+            match waiting::wait(&settings, &mut stop).await? {
+                Some((identity, doors)) => (identity, Some(doors)),
+                None => return Ok(()), // told to stop
+            }
+        }
         Err(IdentityError::Absent(_)) if !settings.dir.exists() => {
-            found_alone(&settings).map_err(NodeError::Identity)?
+            (found_alone(&settings).map_err(NodeError::Identity)?, None)
         }
         Err(error) => return Err(NodeError::Identity(error)),
     };
-    node::run(settings, identity, stop).await
+    node::run(settings, identity, doors, stop).await
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
 }
 
 fn found_alone(settings: &Settings) -> Result<NodeIdentity, IdentityError> {

@@ -103,6 +103,13 @@ impl Face {
         self.connections.borrow().contains_key(&connection)
     }
 
+    /// Closes every connection once its replies are sent.
+    pub fn close_all(&self) {
+        for connection in self.connections.borrow().values() {
+            connection.close();
+        }
+    }
+
     /// How many clients are connected.
     #[must_use]
     pub fn clients(&self) -> usize {

@@ -1,6 +1,7 @@
 //! The command line: what stands on it, and who does it.
 
 pub mod access;
+pub mod admin;
 pub mod bench;
 pub mod dev;
 pub mod form;

@@ -1,11 +1,37 @@
-//! Our own machine as the back end of the engine.
+//! Our own machine as the back end of the engine, and the sums of its rows where a mark asked for them.
 
 use super::core::Backend;
 use bytes::Bytes;
 use consensus::CommandId;
-use storage::machine::{Caller, Event, Machine, Stamp};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use storage::machine::{Caller, Checksum, Event, Machine, Stamp};
 use storage::reply::waiting_until;
 use storage::store::{MemoryStore, StoreError};
+use tracing::warn;
+
+/// Sums that are remembered.
+const MARKS_MAX: usize = 16;
+
+/// The sums of the rows at the last slots that had a mark. Shared with the threads that sum.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(Arc<Mutex<BTreeMap<u64, Checksum>>>);
+
+impl Marks {
+    /// The sum at that slot, if it is known.
+    #[must_use]
+    pub fn get(&self, slot: u64) -> Option<Checksum> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).copied()
+    }
+
+    fn put(&self, slot: u64, checksum: Checksum) {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.insert(slot, checksum);
+        while marks.len() > MARKS_MAX {
+            marks.pop_first();
+        }
+    }
+}
 
 /// The machine, and whether its store has failed.
 pub struct MachineBackend {
@@ -13,6 +39,37 @@ pub struct MachineBackend {
     pub machine: Machine<MemoryStore>,
     /// The store's failure, after which the node must stop.
     pub failure: Option<StoreError>,
+    mark: Bytes,
+    /// The slot that is being applied has a mark.
+    is_marked: bool,
+    marks: Marks,
+}
+
+impl MachineBackend {
+    /// A back end that has not failed.
+    #[must_use]
+    pub fn new(machine: Machine<MemoryStore>) -> MachineBackend {
+        let mark = storage::commands::mark();
+        MachineBackend { machine, failure: None, mark, is_marked: false, marks: Marks::default() }
+    }
+
+    /// The sums at the last marks.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.marks.clone()
+    }
+
+    /// Sums the rows of this slot on a thread of its own: it may take longer than a lease.
+    fn sum(&self, slot: u64) {
+        let (rows, marks) = (self.machine.snapshot(), self.marks.clone());
+        let sum = move || match rows.checksum() {
+            Ok(checksum) => marks.put(slot, checksum),
+            Err(error) => warn!(slot, %error, "the rows cannot be summed"),
+        };
+        if let Err(error) = std::thread::Builder::new().name("checksum".into()).spawn(sum) {
+            warn!(slot, %error, "cannot start a thread to sum the rows");
+        }
+    }
 }
 
 /// A command's id, as the machine knows it.
@@ -24,6 +81,7 @@ pub fn caller(id: CommandId) -> Caller {
 impl consensus::Machine for MachineBackend {
     fn apply(&mut self, stamp: &consensus::Stamp, id: CommandId, payload: &Bytes) -> Bytes {
         let stamp = Stamp { slot: stamp.slot, index: stamp.index, at_ms: stamp.at_ms };
+        self.is_marked |= *payload == self.mark;
         self.machine.apply_for(&stamp, caller(id), payload).to_bytes()
     }
 }
@@ -32,6 +90,8 @@ impl Backend for MachineBackend {
     fn finish_slot(&mut self, slot: u64) {
         if let Err(error) = self.machine.finish_slot(slot) {
             self.failure = Some(error);
+        } else if std::mem::take(&mut self.is_marked) {
+            self.sum(slot);
         }
     }
 

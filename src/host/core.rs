@@ -81,6 +81,8 @@ pub struct Todo {
     pub install: Option<u64>,
     /// This node was removed.
     pub removed: bool,
+    /// This node was removed, and nobody needs it any more.
+    pub may_stop: bool,
     /// Answers to administrative requests.
     pub admin: Vec<Message>,
     /// Connections whose command began to wait.
@@ -401,7 +403,7 @@ impl<B: Backend> Core<B> {
             HostCall::Install { slot } => self.todo.install = Some(slot),
             HostCall::ViewChanged(view) => self.todo.view = Some(view),
             HostCall::Removed => self.todo.removed = true,
-            HostCall::MayStop => {}
+            HostCall::MayStop => self.todo.may_stop = true,
         }
     }
 

@@ -19,6 +19,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MAGIC: &[u8; 4] = b"WLK1";
+/// Begins a call instead of a link: see [`super::calls`].
+pub const CALL_MAGIC: &[u8; 4] = b"WLKC";
 const HELLO: usize = 4 + 1 + 16 + 8 + 8 + 8 + 32;
 const PATIENCE: Duration = Duration::from_secs(5);
 const REASON_BYTES_MAX: usize = 1024;
@@ -76,50 +78,69 @@ async fn dial_now(stream: &mut TcpStream, me: &Identity, to: NodeId) -> io::Resu
     hello.extend_from_slice(&me.incarnation.to_be_bytes());
     hello.extend_from_slice(&to.0.to_be_bytes());
     hello.extend_from_slice(&rand::random::<[u8; 32]>());
-    stream.write_all(&hello).await?;
+    prove_to_listener(stream, &hello, &me.secret).await
+}
+
+/// Says hello and proves that we know the secret; the listener must, too.
+pub(super) async fn prove_to_listener(stream: &mut TcpStream, hello: &[u8], secret: &[u8]) -> io::Result<()> {
+    stream.write_all(hello).await?;
     read_verdict(stream).await?;
     let mut answer = [0; 64];
     stream.read_exact(&mut answer).await?;
     let (nonce, theirs) = answer.split_at(32);
-    proof(&me.secret, b"listener", &hello, nonce)
-        .verify_slice(theirs)
-        .map_err(|_| refused("the peer does not know the cluster's secret"))?;
-    let ours = proof(&me.secret, b"dialler", &hello, nonce).finalize().into_bytes();
+    proof(secret, b"listener", hello, nonce).verify_slice(theirs).map_err(|_| {
+        refused("it does not know the cluster's secret: give both nodes the same cluster-secret")
+    })?;
+    let ours = proof(secret, b"dialler", hello, nonce).finalize().into_bytes();
     stream.write_all(&ours).await?;
     read_verdict(stream).await
 }
 
-/// Lets a dialler prove who it is. `newest` is the newest incarnation seen of a member.
+/// Proves that we know the secret to who said `hello`, and lets it prove the same. The last word (0) is the caller's.
+pub(super) async fn prove_to_dialler(stream: &mut TcpStream, hello: &[u8], secret: &[u8]) -> io::Result<()> {
+    let nonce = rand::random::<[u8; 32]>();
+    let ours = proof(secret, b"listener", hello, &nonce).finalize().into_bytes();
+    stream.write_all(&[&[0], &nonce[..], &ours[..]].concat()).await?;
+    let mut theirs = [0; 32];
+    stream.read_exact(&mut theirs).await?;
+    if proof(secret, b"dialler", hello, &nonce).verify_slice(&theirs).is_err() {
+        let why = "the dialler does not know the cluster's secret: give both nodes the same cluster-secret";
+        return Err(refuse(stream, why.into()).await);
+    }
+    Ok(())
+}
+
+/// Lets a dialler prove who it is; its first four bytes, `magic`, are read already. `newest` is the newest incarnation seen of a member.
 ///
 /// # Errors
 /// When the connection fails or the dialler is nobody we know.
 pub async fn answer(
     stream: &mut TcpStream,
+    magic: [u8; 4],
     me: &Identity,
     newest: impl Fn(NodeId) -> u64,
 ) -> io::Result<Caller> {
-    tokio::time::timeout(PATIENCE, answer_now(stream, me, newest)).await?
+    tokio::time::timeout(PATIENCE, answer_now(stream, magic, me, newest)).await?
 }
 
 async fn answer_now(
     stream: &mut TcpStream,
+    magic: [u8; 4],
     me: &Identity,
     newest: impl Fn(NodeId) -> u64,
 ) -> io::Result<Caller> {
+    if &magic != MAGIC {
+        let why = "this is Warlock's peer port; clients use the client port";
+        return Err(refuse(stream, why.into()).await);
+    }
     let mut hello = [0; HELLO];
-    stream.read_exact(&mut hello).await?;
+    hello[..4].copy_from_slice(&magic);
+    stream.read_exact(&mut hello[4..]).await?;
     let caller = match read_hello(&hello, me) {
         Ok(caller) => caller,
         Err(why) => return Err(refuse(stream, why).await),
     };
-    let nonce = rand::random::<[u8; 32]>();
-    let ours = proof(&me.secret, b"listener", &hello, &nonce).finalize().into_bytes();
-    stream.write_all(&[&[0], &nonce[..], &ours[..]].concat()).await?;
-    let mut theirs = [0; 32];
-    stream.read_exact(&mut theirs).await?;
-    if proof(&me.secret, b"dialler", &hello, &nonce).verify_slice(&theirs).is_err() {
-        return Err(refuse(stream, "the dialler does not know the cluster's secret".into()).await);
-    }
+    prove_to_dialler(stream, &hello, &me.secret).await?;
     if caller.incarnation < newest(caller.node) {
         return Err(refuse(stream, format!("a newer life of {} is already here", caller.node)).await);
     }
@@ -133,9 +154,6 @@ fn read_hello(hello: &[u8; HELLO], me: &Identity) -> Result<Caller, String> {
         bytes.copy_from_slice(&hello[at..at + 8]);
         u64::from_be_bytes(bytes)
     };
-    if &hello[..4] != MAGIC {
-        return Err("this is Warlock's peer port; clients use the client port".into());
-    }
     if hello[4] != WIRE_VERSION {
         return Err(format!("peer protocol {} is not {WIRE_VERSION}: different releases", hello[4]));
     }
@@ -151,7 +169,7 @@ fn read_hello(hello: &[u8; HELLO], me: &Identity) -> Result<Caller, String> {
     Ok(Caller { node: NodeId(number(21)), incarnation: number(29) })
 }
 
-async fn refuse(stream: &mut TcpStream, why: String) -> io::Error {
+pub(super) async fn refuse(stream: &mut TcpStream, why: String) -> io::Error {
     let text = &why.as_bytes()[..why.len().min(REASON_BYTES_MAX)];
     let length = u16::try_from(text.len()).unwrap_or(0);
     // The refusal is a courtesy: the link is closed either way.
@@ -166,5 +184,5 @@ async fn read_verdict(stream: &mut TcpStream) -> io::Result<()> {
     let length = usize::from(stream.read_u16().await?).min(REASON_BYTES_MAX);
     let mut why = vec![0; length];
     stream.read_exact(&mut why).await?;
-    Err(refused(format!("the peer refused the link: {}", String::from_utf8_lossy(&why))))
+    Err(refused(format!("refused: {}", String::from_utf8_lossy(&why))))
 }

@@ -3,7 +3,8 @@
 //! A link never makes the core wait: what does not fit into its bounded queues is dropped, which the protocol survives. What keeps the master's
 //! lease alive leaves first, snapshots leave last, and everything is written in pieces of whole frames, so that a heartbeat waits behind one piece at most.
 
-use super::handshake::{self, Identity};
+use super::calls::{self, Answerer};
+use super::handshake::{self, CALL_MAGIC, Identity};
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
 use consensus::{Message, NodeId};
@@ -15,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 const BULK_FRAMES_MAX: usize = 8;
@@ -132,7 +133,7 @@ pub fn class_of(message: &Message) -> Class {
 
 /// Keeps a link to one peer up for as long as the peer is a member.
 pub async fn dial(me: Identity, peer: NodeId, address: String, outbox: Rc<Outbox>) {
-    let mut pause = REDIAL_MIN;
+    let (mut pause, mut refusal) = (REDIAL_MIN, String::new());
     while !outbox.closed.get() {
         match connect(&me, peer, &address).await {
             Ok(stream) => {
@@ -145,7 +146,11 @@ pub async fn dial(me: Identity, peer: NodeId, address: String, outbox: Rc<Outbox
                 debug!(%peer, ?ended, "peer link is down");
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                warn!(%peer, address, %error, "peer link refused");
+                // It is tried again and again; said once.
+                if error.to_string() != refusal {
+                    refusal = error.to_string();
+                    warn!(%peer, address, %error, "peer link refused");
+                }
             }
             Err(error) => debug!(%peer, address, %error, "peer cannot be reached"),
         }
@@ -182,8 +187,13 @@ async fn write_all(stream: TcpStream, outbox: &Outbox) -> io::Result<()> {
     }
 }
 
-/// Takes links from peers; everything that arrives goes to `deliver`.
-pub async fn listen(listener: TcpListener, me: Identity, deliver: Rc<dyn Fn(Vec<Letter>)>) {
+/// Takes links from peers, and calls; everything that arrives on links goes to `deliver`.
+pub async fn listen(
+    listener: TcpListener,
+    me: Identity,
+    deliver: Rc<dyn Fn(Vec<Letter>)>,
+    answerer: Answerer,
+) {
     let newest: Rc<RefCell<BTreeMap<NodeId, u64>>> = Rc::default();
     loop {
         let (stream, address) = match listener.accept().await {
@@ -194,11 +204,16 @@ pub async fn listen(listener: TcpListener, me: Identity, deliver: Rc<dyn Fn(Vec<
                 continue;
             }
         };
-        let (me, deliver, newest) = (me.clone(), deliver.clone(), newest.clone());
+        let (me, deliver, newest, answerer) = (me.clone(), deliver.clone(), newest.clone(), answerer.clone());
         tokio::task::spawn_local(async move {
-            let ended = take_link(stream, &me, &newest, &*deliver).await;
+            let mut stream = stream;
+            let ended = match calls::first_bytes(&mut stream).await {
+                Ok(magic) if &magic == CALL_MAGIC => calls::answer(&mut stream, &me.secret, &answerer).await,
+                Ok(magic) => take_link(stream, magic, &me, &newest, &*deliver).await,
+                Err(error) => Err(error),
+            };
             if let Err(error) = ended {
-                info!(%address, %error, "peer link ended");
+                debug!(%address, %error, "peer link ended");
             }
         });
     }
@@ -206,13 +221,14 @@ pub async fn listen(listener: TcpListener, me: Identity, deliver: Rc<dyn Fn(Vec<
 
 async fn take_link(
     mut stream: TcpStream,
+    magic: [u8; 4],
     me: &Identity,
     newest: &RefCell<BTreeMap<NodeId, u64>>,
     deliver: &dyn Fn(Vec<Letter>),
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let known = |node| newest.borrow().get(&node).copied().unwrap_or(0);
-    let caller = handshake::answer(&mut stream, me, known).await?;
+    let caller = handshake::answer(&mut stream, magic, me, known).await?;
     if caller.incarnation < known(caller.node) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a newer life of the peer is here"));
     }

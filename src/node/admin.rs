@@ -1,110 +1,166 @@
-//! `WARLOCK …`: what an operator asks of the cluster, and the master's answers.
+//! `WARLOCK …`: what an operator asks of the cluster. Any node takes it; what changes the cluster goes to the master.
+//!
+//! Each request is a task of its own that waits for other nodes without holding anything up. An error says whether nothing was done (`ERR`, `TRYAGAIN`,
+//! `CLUSTERDOWN`) or whether that is not known (`UNCERTAIN`).
 
 use super::Running;
 use bytes::Bytes;
-use consensus::{Address, Message, NodeId, RoleId};
+use consensus::{Address, AdminError, Message, NodeId, RoleId};
 use server::{Answer, Ticket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::reply::Reply;
+use tokio::sync::oneshot;
 
-/// How long an administrative request waits for the master's answer.
-const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one question to the master waits for its answer.
+const MASTER_PATIENCE: Duration = Duration::from_secs(10);
+
+const HELP: &[&str] = &[
+    "WARLOCK <subcommand> [<arg> …]. Subcommands are:",
+    "STATUS                     What this node knows of itself and its cluster.",
+    "MEMBERS                    Every member: condition, role, applied slot, lag, addresses, version.",
+    "JOIN host:peerport …       On an empty node that waits: form the first cluster, with the empty nodes at these peer addresses.",
+    "ADD host:peerport [OBSERVER]",
+    "                           Invite the empty node at this peer address. It copies, follows, and then votes (an observer never does).",
+    "REMOVE node                Take a member out for good (n3).",
+    "LEAVE                      Take this node out for good; its process ends.",
+    "TRANSFER-MASTER [node]     Hand the mastership over, to this node or to the best one.",
+    "CHECKSUM                   Compare the data of all members at one slot.",
+    "SNAPSHOT                   Write a snapshot of this node now.",
+    "HELP                       This text.",
+];
+
+/// What became of a question to the master.
+pub(super) enum Asked {
+    /// Nobody to ask: nothing was done.
+    NoMaster,
+    /// No answer in time: it may have been done.
+    Lost,
+    /// The master's answer.
+    Answered(Result<u64, AdminError>),
+}
 
 impl Running {
-    pub(super) fn run_admin(&self, words: &[Bytes], ticket: Ticket) {
-        let Some(face) = self.face.get() else { return };
-        let name = words.first().map(|word| String::from_utf8_lossy(word).to_uppercase()).unwrap_or_default();
-        let argument = words.get(1).map(|word| String::from_utf8_lossy(word).into_owned());
-        let result = match (name.as_str(), argument) {
-            ("STATUS", None) => Ok(self.status()),
-            ("MEMBERS", None) => Ok(self.members()),
-            ("CHECKSUM", None) => self.checksum(),
-            ("SNAPSHOT", None) => {
+    /// Does what is asked, in its own time, and answers the ticket.
+    pub(super) fn start_admin(&self, words: Vec<Bytes>, ticket: Ticket) {
+        let Some(node) = self.me.upgrade() else { return };
+        tokio::task::spawn_local(async move {
+            let reply = match node.administer(&words).await {
+                Ok(reply) => reply,
+                Err(error) => Reply::Error(error.into()),
+            };
+            if let Some(face) = node.face.get() {
+                face.answer(ticket, Answer::Reply(reply));
+            }
+        });
+    }
+
+    async fn administer(&self, words: &[Bytes]) -> Result<Reply, String> {
+        let text = |word: &Bytes| String::from_utf8_lossy(word).into_owned();
+        let name = words.first().map(|word| text(word).to_uppercase()).unwrap_or_default();
+        let args: Vec<String> = words.iter().skip(1).map(text).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        match (name.as_str(), args.as_slice()) {
+            ("HELP", []) => Ok(Reply::Array(HELP.iter().map(|line| Reply::simple(line)).collect())),
+            ("STATUS", []) => Ok(self.status()),
+            ("MEMBERS", []) => Ok(self.members().await),
+            ("CHECKSUM", []) => self.compare_checksums().await,
+            ("SNAPSHOT", []) => {
                 let core = self.core.borrow();
                 let view = core.node.replica().view().clone();
                 self.snapshots.borrow_mut().take(&core.ledger, &view, &core.backend.machine);
                 Ok(Reply::simple("Background saving started"))
             }
-            ("TRANSFER-MASTER", to) => match to.map(|text| parse_node(&text)).transpose() {
-                Ok(to) => return self.ask_master(ticket, |ticket| Message::Transfer { to, ticket }),
-                Err(error) => Err(error),
-            },
-            ("REMOVE", Some(node)) => match parse_node(&node) {
-                Ok(node) => {
-                    let change = consensus::Change::Remove(node);
-                    return self.ask_master(ticket, |ticket| Message::Reconfigure { change, ticket });
-                }
-                Err(error) => Err(error),
-            },
-            _ => Err(format!(
-                "ERR unknown or incomplete 'WARLOCK {name}'; try WARLOCK STATUS, MEMBERS, CHECKSUM, SNAPSHOT, \
-                 TRANSFER-MASTER [node], REMOVE node"
+            ("TRANSFER-MASTER", []) => self.transfer(None).await,
+            ("TRANSFER-MASTER", [to]) => self.transfer(Some(parse_node(to)?)).await,
+            ("ADD", [address]) => self.add(address, false).await,
+            ("ADD", [address, kind]) if kind.eq_ignore_ascii_case("OBSERVER") => {
+                self.add(address, true).await
+            }
+            ("REMOVE", [node]) => self.remove(parse_node(node)?).await,
+            ("LEAVE", []) => self.remove(self.identity.node).await,
+            ("JOIN", _) => Err(format!(
+                "ERR nothing was done: this node is {} of a cluster already; JOIN forms a first cluster from empty nodes, ADD invites an empty node to this one",
+                self.identity.node
             )),
-        };
-        let reply = result.unwrap_or_else(|error| Reply::Error(error.into()));
-        face.answer(ticket, Answer::Reply(reply));
+            _ => Err(format!("ERR unknown or incomplete 'WARLOCK {name}'; WARLOCK HELP lists what there is")),
+        }
     }
 
-    fn ask_master(&self, ticket: Ticket, message: impl FnOnce(u64) -> Message) {
-        let mut core = self.core.borrow_mut();
-        let Some(master) = core.node.master() else {
-            drop(core);
-            if let Some(face) = self.face.get() {
-                let text = "CLUSTERDOWN there is no master now; nothing was done, try again";
-                face.answer(ticket, Answer::Reply(Reply::error(text)));
-            }
-            return;
-        };
-        let mut asked = self.asked.borrow_mut();
+    async fn transfer(&self, to: Option<NodeId>) -> Result<Reply, String> {
+        match self.ask_master(|ticket| Message::Transfer { to, ticket }).await {
+            Asked::NoMaster => Err(NO_MASTER.into()),
+            Asked::Lost => Err(LOST.into()),
+            Asked::Answered(Ok(_)) => Ok(Reply::Ok),
+            Asked::Answered(Err(error)) => Err(refusal(&error)),
+        }
+    }
+
+    /// Asks the master, and waits.
+    pub(super) async fn ask_master(&self, message: impl FnOnce(u64) -> Message) -> Asked {
+        let Some(master) = self.core.borrow().node.master() else { return Asked::NoMaster };
+        let number = self.next_number();
+        let (answer, answered) = oneshot::channel();
+        self.asked.borrow_mut().insert(number, answer);
+        self.core.borrow_mut().ask(Address { node: master, role: RoleId::Leader }, message(number));
+        self.wake.notify_one();
+        let outcome = tokio::time::timeout(MASTER_PATIENCE, answered).await;
+        self.asked.borrow_mut().remove(&number);
+        match outcome {
+            Ok(Ok(result)) => Asked::Answered(result),
+            _ => Asked::Lost,
+        }
+    }
+
+    /// The master's answer to whoever asked.
+    pub(super) fn master_answered(&self, message: Message) {
+        let Message::AdminAnswer { ticket, result } = message else { return };
+        if let Some(asker) = self.asked.borrow_mut().remove(&ticket) {
+            // Who gave up does not want to know.
+            let _ = asker.send(result);
+        }
+    }
+
+    /// Replicates a command of the node's own, and waits until it ran.
+    pub(super) async fn submit_own(&self, payload: Bytes) -> Option<Answer> {
+        let number = self.next_number();
+        let (answer, answered) = oneshot::channel();
+        self.own.borrow_mut().insert(number, answer);
+        let ticket = Ticket { connection: OWN, place: number };
+        self.core.borrow_mut().submit(payload, ticket, crate::host::clock::now());
+        self.wake.notify_one();
+        let outcome = answered.await.ok();
+        self.own.borrow_mut().remove(&number);
+        outcome
+    }
+
+    fn next_number(&self) -> u64 {
         let number = self.next_admin.get();
         self.next_admin.set(number.wrapping_add(1));
-        asked.insert(number, (ticket, Instant::now() + ADMIN_PATIENCE));
-        core.ask(Address { node: master, role: RoleId::Leader }, message(number));
+        number
     }
+}
 
-    pub(super) fn admin_answered(&self, message: Message) {
-        let Message::AdminAnswer { ticket, result } = message else { return };
-        let (Some((ticket, _)), Some(face)) = (self.asked.borrow_mut().remove(&ticket), self.face.get())
-        else {
-            return;
-        };
-        let reply = match result {
-            Ok(_) => Reply::Ok,
-            Err(consensus::AdminError::NotMaster(_)) => {
-                Reply::error("TRYAGAIN the master is changing; nothing was done, try again")
-            }
-            Err(consensus::AdminError::Busy) => {
-                Reply::error("TRYAGAIN another change is under way; nothing was done, try again")
-            }
-            Err(consensus::AdminError::NotInStep) => Reply::error(
-                "TRYAGAIN a majority of the new voters, or the successor, is not heard or not in step; nothing was done",
-            ),
-            Err(consensus::AdminError::Refused(why)) => Reply::Error(format!("ERR not done: {why}").into()),
-        };
-        face.answer(ticket, Answer::Reply(reply));
-    }
+/// The connection of commands that no client sent; clients' numbers begin at 1.
+pub(super) const OWN: u64 = 0;
 
-    pub(super) fn give_up_admin(&self) {
-        let now = Instant::now();
-        let late: Vec<Ticket> = self
-            .asked
-            .borrow_mut()
-            .extract_if(.., |_, (_, until)| *until <= now)
-            .map(|(_, (ticket, _))| ticket)
-            .collect();
-        if let Some(face) = self.face.get() {
-            for ticket in late {
-                let text =
-                    "UNCERTAIN the master did not answer in time; check WARLOCK MEMBERS before you repeat it";
-                face.answer(ticket, Answer::Reply(Reply::error(text)));
-            }
+pub(super) const NO_MASTER: &str = "CLUSTERDOWN there is no master now; nothing was done, try again";
+pub(super) const LOST: &str =
+    "UNCERTAIN the master did not answer in time; check WARLOCK MEMBERS before you repeat it";
+
+/// The master's refusal, in words.
+pub(super) fn refusal(error: &AdminError) -> String {
+    match error {
+        AdminError::NotMaster(_) => "TRYAGAIN the master is changing; nothing was done, try again".into(),
+        AdminError::Busy => "TRYAGAIN another change is under way; nothing was done, try again".into(),
+        AdminError::NotInStep => {
+            "TRYAGAIN a majority of the new voters, or the successor, is not heard or not in step; nothing was done".into()
         }
+        AdminError::Refused(why) => format!("ERR not done: {why}"),
     }
 }
 
 fn parse_node(text: &str) -> Result<NodeId, String> {
-    text.trim_start_matches('n')
-        .parse()
-        .map(NodeId)
-        .map_err(|_| format!("ERR '{text}' is no node; WARLOCK MEMBERS lists them (n1, n2, …)"))
+    text.trim_start_matches('n').parse().map(NodeId).map_err(|_| {
+        format!("ERR nothing was done: '{text}' is no node; WARLOCK MEMBERS lists them (n1, n2, …)")
+    })
 }

@@ -1,15 +1,22 @@
 //! A running node: opens its directory, starts the roles, the links and the Redis face, and runs turns until it is told to stop.
 //!
-//! Parts: `open` from a directory to roles · `turns` the loop · `peers` links to the other members · `admin` what an operator asks · `report` what the
-//! node tells · `sweep` keys whose time has passed. All of it runs on the node's one thread.
+//! Parts: `open` from a directory to roles · `turns` the loop · `peers` links to the other members · `admin` what an operator asks · `change` of the
+//! member set · `compare` the members' data · `answers` to other nodes' hosts · `report` what the node tells · `sweep` keys whose time has passed. All of it runs on the node's one thread.
 
 mod admin;
+mod answers;
+pub mod change;
+mod compare;
+mod doors;
 mod open;
 mod peers;
 mod report;
 mod sweep;
 mod turns;
 mod waits;
+
+pub use answers::unreachable;
+pub use doors::Doors;
 
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
@@ -19,22 +26,21 @@ use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use bytes::Bytes;
-use consensus::NodeId;
-use server::{Engine, Face, Facts, Ticket};
+use consensus::{AdminError, NodeId};
+use server::{Answer, Engine, Face, Facts, Ticket};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Instant;
 use storage::journal;
 use storage::machine::View;
+use storage::reply::Reply;
 use storage::snapshot::SnapshotError;
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tracing::info;
 
 /// Why a node does not run.
@@ -57,6 +63,8 @@ pub enum NodeError {
     },
     /// A file cannot be used.
     Io(PathBuf, io::Error),
+    /// The cluster took this member out.
+    Removed(PathBuf, NodeId),
     /// A setting makes no sense here.
     Setting(String),
     /// The journal or the store failed while running.
@@ -81,6 +89,12 @@ impl fmt::Display for NodeError {
                 ),
             },
             NodeError::Io(path, error) => write!(f, "cannot use {}: {error}", path.display()),
+            NodeError::Removed(path, node) => write!(
+                f,
+                "{} is {node}, which was removed from its cluster; to use the machine again, empty the directory, start it with \
+                 --wait-for-invitation and WARLOCK ADD it as a new member",
+                path.display()
+            ),
             NodeError::Setting(what) => write!(f, "{what}"),
             NodeError::Failed(what) => write!(f, "{what}"),
         }
@@ -97,28 +111,37 @@ impl From<Fatal> for NodeError {
 
 /// What lies behind the Redis face.
 struct Running {
+    me: Weak<Running>,
     identity: NodeIdentity,
     contact: Contact,
     core: RefCell<Core<MachineBackend>>,
     snapshots: RefCell<Snapshots>,
     wake: Arc<Notify>,
+    /// Somebody may wait for a member.
+    view_changed: Notify,
     face: OnceCell<Rc<Face>>,
     outboxes: RefCell<BTreeMap<NodeId, Rc<Outbox>>>,
-    admin: RefCell<Vec<(Vec<Bytes>, Ticket)>>,
-    /// Administrative requests that wait for the master's answer.
-    asked: RefCell<BTreeMap<u64, (Ticket, Instant)>>,
-    /// Names the next of them; begins at random, so that an answer to an earlier life is not taken.
+    /// Who waits for the master's answer to an administrative request.
+    asked: RefCell<BTreeMap<u64, oneshot::Sender<Result<u64, AdminError>>>>,
+    /// Who waits for a command of the node's own.
+    own: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
+    /// Names the next of both; begins at random, so that an answer to an earlier life is not taken.
     next_admin: Cell<u64>,
-    is_removed: RefCell<bool>,
+    /// Clients' requests that this node does not take.
+    refused: RefCell<Vec<(Ticket, Reply)>>,
+    is_admitting: Cell<bool>,
+    is_removed: Cell<bool>,
+    is_dismissed: Cell<bool>,
 }
 
-/// Runs a node until `stop` is ready. Must be called inside a `LocalSet`.
+/// Runs a node until `stop` is ready, behind `doors` if they are open already. Must be called inside a `LocalSet`.
 ///
 /// # Errors
 /// When it cannot start, or its disk fails.
 pub async fn run(
     settings: Settings,
     mut identity: NodeIdentity,
+    doors: Option<Doors>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
     let config = settings.engine();
@@ -129,23 +152,33 @@ pub async fn run(
     let wake = Arc::new(Notify::new());
     let (core, snapshots) = open::open(&settings, config, &identity, &wake)?;
     let contact = peers::member_contact(core.node.replica().view(), identity.node)
-        .unwrap_or_else(|| Contact { peer: "127.0.0.1:0".into(), client: "127.0.0.1:0".into() });
+        .ok_or_else(|| NodeError::Removed(settings.dir.clone(), identity.node))?;
     settings.check_announced(&contact).map_err(NodeError::Setting)?;
-    let clients = bind("bind", settings.bind.as_ref().unwrap_or(&contact.client)).await?;
-    let peers = bind("peer-bind", settings.peer_bind.as_ref().unwrap_or(&contact.peer)).await?;
+    let Doors { clients, peers } = match doors {
+        Some(doors) => doors,
+        None => {
+            let clients = settings.bind.as_ref().unwrap_or(&contact.client);
+            Doors::open(clients, settings.peer_bind.as_ref().unwrap_or(&contact.peer)).await?
+        }
+    };
     let incarnation = core.records().incarnation;
     info!(node = %identity.node, clients = contact.client, peers = contact.peer, "node started");
-    let node = Rc::new(Running {
+    let node = Rc::new_cyclic(|me| Running {
+        me: me.clone(),
         contact,
         core: RefCell::new(core),
         snapshots: RefCell::new(snapshots),
         wake,
+        view_changed: Notify::new(),
         face: OnceCell::new(),
         outboxes: RefCell::default(),
-        admin: RefCell::default(),
         asked: RefCell::default(),
+        own: RefCell::default(),
         next_admin: Cell::new(rand::random()),
-        is_removed: RefCell::new(false),
+        refused: RefCell::default(),
+        is_admitting: Cell::new(false),
+        is_removed: Cell::new(false),
+        is_dismissed: Cell::new(false),
         identity,
     });
     let face = Face::new(node.clone(), settings.face());
@@ -158,7 +191,7 @@ pub async fn run(
             node.wake.notify_one();
         })
     };
-    let listening = tokio::task::spawn_local(links::listen(peers, me.clone(), deliver));
+    let listening = tokio::task::spawn_local(links::listen(peers, me.clone(), deliver, node.answerer()));
     let serving = tokio::task::spawn_local(face.listen(clients));
     let sweeping = tokio::task::spawn_local(sweep::sweep(node.clone()));
     let forgetting = {
@@ -173,9 +206,15 @@ pub async fn run(
     }
     outcome
 }
-async fn bind(setting: &'static str, address: &str) -> Result<TcpListener, NodeError> {
-    let failed = |error| NodeError::Address { setting, address: address.to_string(), error };
-    TcpListener::bind(address).await.map_err(failed)
+const REMOVED: &str =
+    "CLUSTERDOWN this node was removed from its cluster; nothing was done, connect to another node";
+
+impl Running {
+    /// Answers at the end of the next turn: the connection that asks is busy asking.
+    fn refuse(&self, ticket: Ticket, why: &'static str) {
+        self.refused.borrow_mut().push((ticket, Reply::error(why)));
+        self.wake.notify_one();
+    }
 }
 
 impl Engine for Running {
@@ -194,11 +233,17 @@ impl Engine for Running {
     }
 
     fn read_later(&self, ticket: Ticket) {
+        if self.is_removed.get() {
+            return self.refuse(ticket, REMOVED);
+        }
         self.core.borrow_mut().read_later(ticket, clock::now());
         self.wake.notify_one();
     }
 
     fn write(&self, payload: Bytes, ticket: Ticket) {
+        if self.is_removed.get() {
+            return self.refuse(ticket, REMOVED);
+        }
         self.core.borrow_mut().submit(payload, ticket, clock::now());
         self.wake.notify_one();
     }
@@ -218,8 +263,7 @@ impl Engine for Running {
     }
 
     fn admin(&self, words: Vec<Bytes>, ticket: Ticket) {
-        self.admin.borrow_mut().push((words, ticket));
-        self.wake.notify_one();
+        self.start_admin(words, ticket);
     }
 
     fn facts(&self) -> Facts {

@@ -69,7 +69,7 @@ pub(super) fn open(
     let config = Arc::new(config);
     let recovered =
         Node::recover(identity.node, &config, durable.clone(), standing, rand::random(), clock::now());
-    let backend = MachineBackend { machine, failure: None };
+    let backend = MachineBackend::new(machine);
     let mut core = Core::new(recovered, (ledger, backend), config, journal, durable)?;
     core.set_request_timeout(settings.request_timeout);
     Ok((core, snapshots))

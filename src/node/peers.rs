@@ -7,9 +7,21 @@ use crate::identity::Contact;
 use consensus::{NodeId, ViewState};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 pub(super) fn member_contact(view: &ViewState, node: NodeId) -> Option<Contact> {
     view.current.members.get(&node).and_then(|member| Contact::from_bytes(&member.contact))
+}
+
+/// A member that left is still told that it did, and that nobody needs it any more; then its link goes.
+const PARTING: Duration = Duration::from_secs(60);
+
+async fn part(node: Rc<Running>, id: NodeId, outbox: Rc<Outbox>) {
+    tokio::time::sleep(PARTING).await;
+    outbox.close();
+    node.outboxes.borrow_mut().remove(&id);
+    let outboxes = node.outboxes.borrow().clone();
+    node.core.borrow_mut().connect(outboxes);
 }
 
 impl Running {
@@ -34,13 +46,11 @@ impl Running {
             .filter(|(id, _)| **id != self.identity.node)
             .filter_map(|(id, member)| Some((*id, Contact::from_bytes(&member.contact)?)))
             .collect();
-        outboxes.retain(|id, outbox| {
-            let stays = members.contains_key(id);
-            if !stays {
-                outbox.close();
+        for (id, outbox) in outboxes.iter().filter(|(id, _)| !members.contains_key(id)) {
+            if let Some(node) = self.me.upgrade() {
+                tokio::task::spawn_local(part(node, *id, outbox.clone()));
             }
-            stays
-        });
+        }
         for (id, contact) in members {
             outboxes.entry(id).or_insert_with(|| {
                 let outbox = Rc::new(Outbox::default());

@@ -2,18 +2,24 @@
 
 use super::Running;
 use super::peers::member_contact;
+use crate::host::calls::{Answer, MemberFacts, Question};
 use crate::host::clock;
 use crate::identity::Contact;
-use bytes::Bytes;
-use consensus::Condition;
+use consensus::{Condition, Member, NodeId};
 use server::Facts;
 use storage::reply::Reply;
+
+pub(super) fn text(text: &str) -> Reply {
+    Reply::bulk(text.as_bytes())
+}
+
+pub(super) fn number(number: u64) -> Reply {
+    Reply::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
 
 impl Running {
     pub(super) fn status(&self) -> Reply {
         let facts = self.known_facts();
-        let text = |text: &str| Reply::bulk(text.as_bytes());
-        let number = |number: u64| Reply::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         Reply::Map(vec![
             (text("node"), text(&format!("n{}", facts.node))),
             (text("role"), text(facts.role)),
@@ -23,41 +29,61 @@ impl Running {
             (text("applied"), number(facts.applied)),
             (text("waiting"), number(facts.waiting as u64)),
             (text("journal_bytes"), number(facts.journal_bytes)),
+            (text("version"), text(env!("CARGO_PKG_VERSION"))),
         ])
     }
 
-    pub(super) fn members(&self) -> Reply {
-        let core = self.core.borrow();
-        let (view, master) = (core.node.replica().view().clone(), core.node.master());
-        let outboxes = self.outboxes.borrow();
-        let text = |text: &str| Reply::bulk(text.as_bytes());
-        let rows = view.current.members.iter().map(|(id, member)| {
-            let contact = Contact::from_bytes(&member.contact);
-            let condition = match member.condition {
-                Condition::Valid => "valid",
-                Condition::Join => "join",
-                Condition::Observer => "observer",
-                Condition::Down => "down",
-            };
-            let is_linked =
-                *id == self.identity.node || outboxes.get(id).is_some_and(|outbox| outbox.is_up());
-            Reply::Map(vec![
-                (text("node"), text(&id.to_string())),
-                (text("condition"), text(condition)),
-                (text("role"), text(if master == Some(*id) { "master" } else { "member" })),
-                (text("client"), text(contact.as_ref().map_or("", |contact| &contact.client))),
-                (text("peer"), text(contact.as_ref().map_or("", |contact| &contact.peer))),
-                (text("link"), text(if is_linked { "up" } else { "down" })),
-            ])
-        });
+    /// Every member, with what it says of itself; who does not answer is shown as the cluster knows it.
+    pub(super) async fn members(&self) -> Reply {
+        let (view, master) = {
+            let core = self.core.borrow();
+            (core.node.replica().view().current.clone(), core.node.master())
+        };
+        let mut asked = Vec::new();
+        for (id, member) in &view.members {
+            asked.push((*id, member.clone(), self.ask_facts(*id, member)));
+        }
+        let mut rows = Vec::new();
+        for (id, member, answer) in asked {
+            // They were all asked at once: a task each.
+            rows.push((id, member, answer.await.ok().flatten()));
+        }
+        let newest = rows.iter().filter_map(|(_, _, facts)| Some(facts.as_ref()?.applied)).max().unwrap_or(0);
+        let rows = rows.into_iter().map(|(id, member, facts)| member_row(id, &member, facts, master, newest));
         Reply::Array(rows.collect())
     }
 
-    pub(super) fn checksum(&self) -> Result<Reply, String> {
-        let core = self.core.borrow();
-        let checksum = core.backend.machine.checksum().map_err(|error| format!("ERR {error}"))?;
-        let text = format!("{} {checksum:?}", core.ledger.applied());
-        Ok(Reply::Bulk(Bytes::from(text)))
+    /// Asks a member how it is, in a task of its own.
+    pub(super) fn ask_facts(
+        &self,
+        id: NodeId,
+        member: &Member,
+    ) -> tokio::task::JoinHandle<Option<MemberFacts>> {
+        let (node, contact) = (self.me.upgrade(), Contact::from_bytes(&member.contact));
+        let cluster = self.identity.cluster;
+        tokio::task::spawn_local(async move {
+            let node = node?;
+            if id == node.identity.node {
+                return Some(node.member_facts());
+            }
+            match node.call(&contact?.peer, &Question::Facts).await {
+                Ok(Answer::Facts(facts)) if facts.cluster == cluster && facts.node == id => Some(facts),
+                _ => None,
+            }
+        })
+    }
+
+    /// What a peer hears that asks.
+    pub(super) fn member_facts(&self) -> MemberFacts {
+        let facts = self.known_facts();
+        MemberFacts {
+            cluster: self.identity.cluster,
+            node: self.identity.node,
+            role: facts.role.to_string(),
+            applied: facts.applied,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            is_disk_low: false,
+        }
     }
 
     /// What is known now.
@@ -65,7 +91,7 @@ impl Running {
         let core = self.core.borrow();
         let view = core.node.replica().view();
         let master = core.node.master();
-        let role = if *self.is_removed.borrow() {
+        let role = if self.is_removed.get() {
             "removed"
         } else if core.node.leader().is_master(clock::now()) {
             "master"
@@ -86,4 +112,39 @@ impl Running {
             address: self.contact.client.clone(),
         }
     }
+}
+
+fn member_row(
+    id: NodeId,
+    member: &Member,
+    facts: Option<MemberFacts>,
+    master: Option<NodeId>,
+    newest: u64,
+) -> Reply {
+    let contact = Contact::from_bytes(&member.contact);
+    let condition = match member.condition {
+        Condition::Valid => "valid",
+        Condition::Join => "join",
+        Condition::Observer => "observer",
+        Condition::Down => "down",
+    };
+    let role = match &facts {
+        Some(facts) => facts.role.as_str(),
+        None if master == Some(id) => "master",
+        None => "unknown",
+    };
+    Reply::Map(vec![
+        (text("node"), text(&id.to_string())),
+        (text("condition"), text(condition)),
+        (text("role"), text(role)),
+        (text("reachable"), text(if facts.is_some() { "yes" } else { "no" })),
+        (text("applied"), facts.as_ref().map_or(Reply::Null, |facts| number(facts.applied))),
+        (
+            text("lag"),
+            facts.as_ref().map_or(Reply::Null, |facts| number(newest.saturating_sub(facts.applied))),
+        ),
+        (text("client"), text(contact.as_ref().map_or("", |contact| &contact.client))),
+        (text("peer"), text(contact.as_ref().map_or("", |contact| &contact.peer))),
+        (text("version"), facts.as_ref().map_or(Reply::Null, |facts| text(&facts.version))),
+    ])
 }

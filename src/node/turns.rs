@@ -1,5 +1,6 @@
 //! The node's loop: one turn of the core after the other, what each leaves to do, and the way out when it is told to stop.
 
+use super::admin::OWN;
 use super::{NodeError, Running};
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
@@ -7,6 +8,7 @@ use crate::host::core::Todo;
 use crate::host::handshake::Identity;
 use crate::snapshots::Snapshots;
 use consensus::{Address, Message, RoleId};
+use server::Answer;
 use std::future::Future;
 use std::time::Duration;
 use tracing::{error, info};
@@ -30,6 +32,9 @@ impl Running {
             tokio::task::yield_now().await;
             if has_more {
                 continue;
+            }
+            if self.is_dismissed.get() && self.core.borrow().waiting() == 0 {
+                return Ok(());
             }
             let is_stopping = give_up_at.is_some();
             let is_quiet = !self.is_master() && self.core.borrow().waiting() == 0;
@@ -65,17 +70,28 @@ impl Running {
         }
         let mut has_more = false;
         if let Some(face) = self.face.get() {
-            for (ticket, answer) in todo.answers {
-                face.answer(ticket, answer);
+            let refused =
+                self.refused.take().into_iter().map(|(ticket, reply)| (ticket, Answer::Reply(reply)));
+            for (ticket, answer) in todo.answers.into_iter().chain(refused) {
+                match self.own.borrow_mut().remove(&ticket.place) {
+                    // Who does not wait any more does not want to know.
+                    Some(asker) if ticket.connection == OWN => drop(asker.send(answer)),
+                    _ => face.answer(ticket, answer),
+                }
             }
             has_more |= self.undo_for_the_gone(face, &todo.parked, todo.undos);
         }
         if let Some(view) = &todo.view {
             self.link(view, me);
+            self.view_changed.notify_waiters();
         }
         if todo.removed {
-            error!("this node was removed from the cluster; it serves no more");
-            *self.is_removed.borrow_mut() = true;
+            error!("this node was removed from its cluster; it serves no more");
+            self.is_removed.set(true);
+        }
+        if todo.may_stop {
+            info!("this node is not needed any more; it stops");
+            self.is_dismissed.set(true);
         }
         let mut snapshots = self.snapshots.borrow_mut();
         for (to, slot, offset) in todo.snapshot_requests {
@@ -105,13 +121,7 @@ impl Running {
         drop(core);
         drop(snapshots);
         for message in todo.admin {
-            self.admin_answered(message);
-        }
-        self.give_up_admin();
-        let asked = std::mem::take(&mut *self.admin.borrow_mut());
-        for (words, ticket) in asked {
-            has_more = true;
-            self.run_admin(&words, ticket);
+            self.master_answered(message);
         }
         Ok(has_more)
     }
@@ -126,12 +136,7 @@ impl Running {
             Ok(loaded) => {
                 info!(slot, "snapshot installed");
                 let stamp_ms = loaded.ledger.cluster_ms();
-                core.installed(
-                    slot,
-                    loaded.ledger,
-                    MachineBackend { machine: loaded.machine, failure: None },
-                    clock::now(),
-                )?;
+                core.installed(slot, loaded.ledger, MachineBackend::new(loaded.machine), clock::now())?;
                 let executed_below = core.ledger.executed_below(core.node.origin());
                 Message::Installed { slot, stamp_ms, executed_below, view: Some(loaded.view) }
             }

@@ -9,7 +9,7 @@ mod values;
 
 pub use sources::{Given, Source, given, print};
 pub use table::{Setting, TABLE};
-pub use values::time;
+pub use values::{is_any_host, time};
 
 use crate::identity::Contact;
 use std::path::PathBuf;
@@ -41,6 +41,10 @@ pub struct Settings {
     pub requirepass: Option<String>,
     /// What all members know and nobody else.
     pub cluster_secret: Option<String>,
+    /// Members that an empty node asks to be added.
+    pub join: Vec<String>,
+    /// An empty node waits to be invited, instead of founding a cluster of one.
+    pub wait_for_invitation: bool,
     /// The master lease of a cluster that is formed.
     pub lease: Duration,
     /// How long a client's request is held.
@@ -100,6 +104,8 @@ impl Settings {
             peer_announce: None,
             requirepass: None,
             cluster_secret: None,
+            join: Vec::new(),
+            wait_for_invitation: false,
             lease: Duration::ZERO,
             request_timeout: Duration::ZERO,
             down_after: Duration::ZERO,
@@ -126,7 +132,26 @@ impl Settings {
                 self.bulk_bytes_max, self.query_bytes_max
             ));
         }
+        if self.is_guest() && self.cluster_secret.is_none() {
+            return Err(
+                "wait-for-invitation and join need cluster-secret: without it anybody who reaches the peer port could take the node over; \
+                 give every node of the cluster the same secret (WARLOCK_CLUSTER_SECRET, or in the file)"
+                    .into(),
+            );
+        }
         Ok(())
+    }
+
+    /// An empty node becomes part of a cluster only by invitation.
+    #[must_use]
+    pub fn is_guest(&self) -> bool {
+        self.wait_for_invitation || !self.join.is_empty()
+    }
+
+    /// Nothing is kept on disk.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        false
     }
 
     /// The cluster knows this node under `contact`, and that cannot be changed.

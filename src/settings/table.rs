@@ -1,6 +1,6 @@
 //! The table. A new setting is one row here and one field of [`Settings`](super::Settings).
 
-use super::values::{address, dialable, optional, secret, size_between, time_between};
+use super::values::{address, dialable, optional, secret, size_between, switch, time_between};
 use super::{LogFormat, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,6 +103,27 @@ pub const TABLE: &[Setting] = &[
                 random one for a new cluster of one.",
         is_secret: true,
         set: |settings, text| optional(text, secret).map(|secret| settings.cluster_secret = secret),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "wait-for-invitation",
+        value: "BOOL",
+        default: "false",
+        about: "An empty node waits until WARLOCK JOIN (here) or WARLOCK ADD (on a member) makes it part of a cluster. Otherwise it founds a cluster \
+                of one. Means nothing to a node that has data.",
+        is_switch: true,
+        set: |settings, text| switch(text).map(|on| settings.wait_for_invitation = on),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "join",
+        value: "HOST:PEERPORT,…",
+        about: "An empty node waits for an invitation, and asks these members for one again and again. Means nothing to a node that has data.",
+        set: |settings, text| {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            settings.join = parts.map(dialable).collect::<Result<_, _>>()?;
+            Ok(())
+        },
         ..Setting::BASE
     },
     Setting {

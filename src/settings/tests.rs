@@ -51,6 +51,8 @@ fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
     assert!(pair.contains("request-timeout") && pair.contains("lease"), "{pair}");
     let secret = message(&[("cluster-secret", "short")], &[], "");
     assert!(secret.contains("cluster-secret") && !secret.contains("short"), "{secret}");
+    let open = message(&[("wait-for-invitation", "true")], &[], "");
+    assert!(open.contains("cluster-secret"), "{open}");
     let size = message(&[("client-query-buffer-limit", "1gb")], &[], "");
     assert!(size.contains("client-query-buffer-limit"), "{size}");
     let nowhere = message(&[("peer-announce", "0.0.0.0:7000")], &[], "");
@@ -59,7 +61,7 @@ fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
 
 #[test]
 fn what_is_printed_can_be_read_back_and_tells_no_secret() {
-    let flags = [("requirepass", "swordfish"), ("cluster-secret", "correct horse")];
+    let flags = [("requirepass", "swordfish"), ("join", "a:1,b:2"), ("cluster-secret", "correct horse")];
     let find =
         |name: &str| flags.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
     let first = given(find, |_| None, None).unwrap();
@@ -67,6 +69,7 @@ fn what_is_printed_can_be_read_back_and_tells_no_secret() {
     assert!(!printed.contains("swordfish") && !printed.contains("horse"), "{printed}");
     let config = file(&format!("{printed}\ncluster-secret = 'correct horse'"));
     let again = read(&[], &[], Some(config.path())).unwrap();
+    assert_eq!(again.join, ["a:1", "b:2"]);
     assert_eq!(again.lease, Duration::from_secs(1));
 }
 

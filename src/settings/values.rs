@@ -76,9 +76,18 @@ pub(super) fn dialable(text: &str) -> Result<String, String> {
 
 /// Whether it stands for all addresses of the machine: good to listen on, no use to anybody else.
 #[must_use]
-pub(super) fn is_any_host(address: &str) -> bool {
+pub fn is_any_host(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+}
+
+/// `true` or `false`.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" | "" => Ok(false),
+        _ => Err("give true or false".into()),
+    }
 }
 
 /// A secret that fits on one line of a file.

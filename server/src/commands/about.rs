@@ -48,7 +48,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     },
     OwnCommand {
         name: "WARLOCK",
-        summary: "Administers the cluster: STATUS, MEMBERS, TRANSFER-MASTER, REMOVE, CHECKSUM, SNAPSHOT.",
+        summary: "Administers the cluster; WARLOCK HELP lists what there is.",
         arity: Arity::AtLeast(1),
         in_multi: InMulti::Refused,
         handler: |_, _, args| Effect::Admin(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()),

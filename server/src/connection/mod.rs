@@ -134,6 +134,12 @@ impl Connection {
         self.wake.notify_one();
     }
 
+    /// Takes no more requests, and closes once the replies are sent.
+    pub fn close(&self) {
+        self.state.borrow_mut().is_closing = true;
+        self.wake.notify_one();
+    }
+
     /// Takes every whole request out of the input.
     fn process(&self) -> Result<(), ()> {
         loop {

@@ -11,6 +11,7 @@ const SWEEP: &str = "WARLOCK.SWEEP";
 const REAP: &str = "WARLOCK.REAP";
 const UNWAIT: &str = "WARLOCK.UNWAIT";
 const FORGET_WAITS: &str = "WARLOCK.FORGET-WAITS";
+const MARK: &str = "WARLOCK.MARK";
 
 /// The most rows one command may touch, whatever it asks for: heartbeats wait while it runs.
 const LIMIT_MAX: i64 = 10_000;
@@ -61,6 +62,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         }),
         ..CommandSpec::BASE
     },
+    CommandSpec {
+        name: MARK,
+        summary: "Changes nothing, and replies with its slot: nodes that apply it can compare themselves there.",
+        since: "0.1.0",
+        group: Group::Server,
+        arity: Arity::Exactly(0),
+        flags: &[Flag::Internal],
+        handler: Handler::Write(|_, stamp, _| Reply::Integer(i64::try_from(stamp.slot).unwrap_or(i64::MAX))),
+        ..CommandSpec::BASE
+    },
 ];
 
 /// A number that a node wrote itself.
@@ -100,4 +111,10 @@ pub fn forget_waits(node: u64, incarnation: u64) -> Bytes {
 #[must_use]
 pub fn reap(limit: u32) -> Bytes {
     encode_command(0, &[REAP.as_bytes(), limit.to_string().as_bytes()])
+}
+
+/// The payload of a command that changes nothing and replies with its slot.
+#[must_use]
+pub fn mark() -> Bytes {
+    encode_command(0, &[MARK.as_bytes()])
 }

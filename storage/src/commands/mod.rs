@@ -33,7 +33,7 @@ mod typed;
 pub use args::Args;
 pub use errors::{unknown_command, wrong_arity};
 pub use glob::glob_matches;
-pub use internal::{forget_waits, reap, sweep, unwait};
+pub use internal::{forget_waits, mark, reap, sweep, unwait};
 pub use lookup::lookup;
 pub(crate) use lookup::lookup_any;
 pub use number::database;

@@ -68,6 +68,8 @@ struct Node {
 pub struct Cluster {
     options: Options,
     base: u16,
+    /// The nodes begin without directories.
+    is_unformed: bool,
     nodes: Vec<Node>,
     directory: tempfile::TempDir,
     _ports: TcpListener,
@@ -91,6 +93,15 @@ impl Cluster {
         cluster
     }
 
+    /// Room for nodes that are not formed, and starts nothing: what [`run`](Self::run) starts gets its addresses by flags and has no data.
+    #[must_use]
+    pub fn unformed(options: Options) -> Cluster {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (base, guard) = ports::reserve(options.nodes);
+        let nodes = (0..options.nodes).map(|_| Node::default()).collect();
+        Cluster { options, base, is_unformed: true, nodes, directory, _ports: guard }
+    }
+
     /// Makes the nodes' directories and starts nothing.
     #[must_use]
     pub fn form(options: Options) -> Cluster {
@@ -105,7 +116,7 @@ impl Cluster {
         let formed = form.output().unwrap_or_else(|error| panic!("cannot run {form:?}: {error}"));
         assert!(formed.status.success(), "{form:?}: {}", String::from_utf8_lossy(&formed.stderr));
         let nodes = (0..options.nodes).map(|_| Node::default()).collect();
-        Cluster { options, base, nodes, directory, _ports: guard }
+        Cluster { options, base, is_unformed: false, nodes, directory, _ports: guard }
     }
 
     /// The numbers of all nodes.
@@ -136,6 +147,12 @@ impl Cluster {
         self.base + node
     }
 
+    /// Where peers reach a node.
+    #[must_use]
+    pub fn peer_address(&self, node: u16) -> String {
+        format!("127.0.0.1:{}", self.base + 100 + node)
+    }
+
     /// The addresses of all nodes.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
@@ -163,6 +180,9 @@ impl Cluster {
     pub fn run(&mut self, node: u16) {
         let mut command = Command::new(&self.options.binary);
         command.arg("server").arg("--dir").arg(self.path(node)).args(&self.options.flags);
+        if self.is_unformed {
+            command.args(["--bind", &self.address(node), "--peer-bind", &self.peer_address(node)]);
+        }
         command.env("WARLOCK_LOG", "info").envs(self.options.env.iter().map(|(name, value)| (name, value)));
         let log = File::options().create(true).append(true).open(self.log_path(node)).expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
@@ -271,16 +291,19 @@ impl Cluster {
         glance().is_ok_and(|info| info.text().is_some_and(|text| text.contains("warlock_role:master\r\n")))
     }
 
-    /// Waits until all running nodes have applied the same commands, and says that they agree on the result.
+    /// Waits until the master says that the data of every running node is the same at one slot.
     ///
     /// # Panics
-    /// When they do not in time. Only meaningful while nobody writes.
+    /// When it is not in time.
     pub fn wait_for_agreement(&self) {
         let running = self.running();
         wait_for(&format!("nodes {running:?} to agree on one checksum"), || {
-            let sums: Vec<Reply> =
-                running.iter().map(|node| self.client(*node).must(&["WARLOCK", "CHECKSUM"])).collect();
-            sums.iter().all(|sum| sum.error().is_none() && *sum == sums[0]).then_some(())
+            let answer = self.client(self.master()).ask(&["WARLOCK", "CHECKSUM"]).ok()?;
+            let result = answer.field("result")?.text()?;
+            assert!(result != "different", "the nodes' data differ: {answer}");
+            let nodes = answer.field("nodes")?.items();
+            let summed = nodes.iter().filter(|node| matches!(node.field("checksum"), Some(Reply::Bulk(_))));
+            (summed.count() >= running.len()).then_some(())
         });
     }
 
