@@ -24,7 +24,9 @@ impl Running {
                 other => return Err(format!("ERR a mark gave {other:?}")),
             },
             _ => {
-                return Err("TRYAGAIN no master took the mark in time; nothing was compared, try again".into());
+                return Err(
+                    "TRYAGAIN no master took the mark in time; nothing was compared, try again".into()
+                );
             }
         };
         let members = self.contacts();
