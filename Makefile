@@ -56,6 +56,11 @@ planted: ## Break each safety rule on purpose and see that it is noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-consensus --features planted-bugs --lib noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-sim --features planted-bugs --test planted -- --nocapture
 
+.PHONY: failover
+failover: ## What clients feel when the master dies or hands over, under load: ROUNDS=n
+	$(CARGO) build --release -p warlock -p warlock-harness
+	target/release/failover --rounds $(or $(ROUNDS),50)
+
 golden: ## Regenerate the golden scripts and show what changed
 	UPDATE_GOLDENFILES=1 $(CARGO) test -p warlock-consensus --test golden
 	git diff --stat -- consensus/tests/scripts

@@ -2,46 +2,19 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use harness::Signal;
+use harness::counting::Counting;
 use harness::{Client, Cluster, Reply, wait_for};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
-
-/// Counts up through one node until told to stop: how often it was acknowledged, how often nobody knows.
-fn count_up(address: String, key: String, stop: Arc<AtomicBool>) -> (u64, u64) {
-    let (mut acknowledged, mut unknown) = (0, 0);
-    while !stop.load(Ordering::Relaxed) {
-        let Ok(mut client) = Client::try_connect(&address) else { continue };
-        while !stop.load(Ordering::Relaxed) {
-            match client.ask(&["INCR", &key]) {
-                Ok(Reply::Integer(_)) => acknowledged += 1,
-                Ok(Reply::Error(text)) if text.starts_with("UNCERTAIN") => unknown += 1,
-                Ok(Reply::Error(text)) if text.starts_with("CLUSTERDOWN") => {}
-                Ok(reply) => panic!("unexpected reply {reply}"),
-                Err(_) => {
-                    unknown += 1;
-                    break;
-                }
-            }
-        }
-    }
-    (acknowledged, unknown)
-}
 
 #[test]
 fn no_acknowledged_write_is_lost_or_done_twice_when_each_node_dies_in_turn() {
     let mut cluster = Cluster::start(WARLOCK, 3);
-    let stop = Arc::new(AtomicBool::new(false));
-    let counters: Vec<_> = (1..=3u16)
-        .map(|node| {
-            let (address, key, stop) = (cluster.address(node), format!("counter{node}"), stop.clone());
-            std::thread::spawn(move || count_up(address, key, stop))
-        })
-        .collect();
+    let nodes: Vec<_> = cluster.all().into_iter().zip(cluster.addresses()).collect();
+    let counters = Counting::start(&nodes, 1);
     let mut probe_count = 0;
     for node in 1..=3 {
         // Some progress between the blows, seen from another node.
@@ -55,21 +28,23 @@ fn no_acknowledged_write_is_lost_or_done_twice_when_each_node_dies_in_turn() {
         assert!(witness.must(&["INCR", "probe"]).integer().is_some());
         probe_count += 1;
         cluster.run(node);
-        cluster.client(node).must(&["PING"]);
-        cluster.wait_for_master();
+        counters.wait_for_answers(&cluster.all(), 5);
     }
-    stop.store(true, Ordering::Relaxed);
-    let outcomes: Vec<(u64, u64)> = counters.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let mut client = cluster.client(1);
-    assert_eq!(client.must(&["GET", "probe"]), probe_count.to_string());
-    for (node, (acknowledged, unknown)) in (1..=3).zip(outcomes) {
-        let value = client.must(&["GET", &format!("counter{node}")]).integer().unwrap() as u64;
-        assert!(value >= acknowledged, "counter{node}: {acknowledged} acknowledged, but only {value} there");
-        assert!(
-            value <= acknowledged + unknown,
-            "counter{node}: {value}, but only {acknowledged} + {unknown} asked"
-        );
-        assert!(acknowledged > 0);
+    assert_eq!(cluster.client(1).must(&["GET", "probe"]), probe_count.to_string());
+    counters.finish(&cluster.address(1)).unwrap();
+}
+
+#[test]
+fn the_check_of_the_counters_notices_a_write_too_many_and_one_too_few() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    for (command, complaint) in [("INCR", "done twice"), ("DECR", "lost")] {
+        let counters = Counting::start(&[(1, cluster.address(1))], 1);
+        counters.wait_for_answers(&[1], 5);
+        let mut client = cluster.client(1);
+        client.must(&[command, "counter:1:0"]);
+        let checked = counters.finish(&cluster.address(1));
+        assert!(checked.is_err_and(|wrong| wrong.contains(complaint)), "{command} went unnoticed");
+        client.must(&["DEL", "counter:1:0"]);
     }
 }
 

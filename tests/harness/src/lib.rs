@@ -12,10 +12,12 @@
 
 pub mod client;
 pub mod cluster;
+pub mod counting;
 pub mod patience;
 mod ports;
 pub mod process;
 pub mod recorded;
+pub mod report;
 
 pub use client::{Client, Reply};
 pub use cluster::{Cluster, Options, binary};
