@@ -116,3 +116,21 @@ fn a_restarted_node_cancels_what_its_former_life_waited_for() {
     cluster.run(node);
     wait_for_waiters(&mut holder, "k", 0);
 }
+
+#[test]
+fn a_holder_is_told_that_it_lost_its_lock() {
+    let cluster = Cluster::start(WARLOCK, 3);
+    let mut holder = cluster.client(1);
+    holder.must(&["HELLO", "3"]);
+    let granted = holder.must(&["LOCK.ACQUIRE", "short", "a", "100"]);
+    assert_eq!(granted.field("mode").and_then(Reply::text).as_deref(), Some("exclusive"), "{granted}");
+    assert!(holder.receive().unwrap().to_string().starts_with(">[lock, expired, short, :"));
+    holder.must(&["LOCK.ACQUIRE", "k", "a", "120000"]);
+    let mut admin = cluster.client(2);
+    assert_eq!(admin.must(&["LOCK.REVOKE", "k"]), Reply::Integer(1));
+    assert!(holder.receive().unwrap().to_string().starts_with(">[lock, revoked, k, :"));
+    let session = holder.must(&["SESSION.OPEN", "120000"]).integer().unwrap().to_string();
+    holder.must(&["LOCK.ACQUIRE", "k", "a", "0", "SESSION", &session]);
+    assert_eq!(admin.must(&["SESSION.CLOSE", &session]), Reply::Integer(1));
+    assert!(holder.receive().unwrap().to_string().starts_with(">[lock, session, k, :"));
+}

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
+use storage::reply::Reply;
 use tokio::net::TcpListener;
 use tracing::warn;
 
@@ -94,6 +95,14 @@ impl Face {
         let connection = self.connections.borrow().get(&ticket.connection).cloned();
         if let Some(connection) = connection {
             connection.answer(ticket.place, answer);
+        }
+    }
+
+    /// Says something to a connection that it did not ask for, if it is still there and speaks RESP3.
+    pub fn push(&self, connection: u64, message: Vec<Reply>) {
+        let connection = self.connections.borrow().get(&connection).cloned();
+        if let Some(connection) = connection {
+            connection.push(message);
         }
     }
 

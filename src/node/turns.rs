@@ -80,6 +80,7 @@ impl Running {
                 }
             }
             has_more |= self.undo_for_the_gone(face, &todo.parked, todo.undos);
+            self.tell_locks(face, todo.locks);
         }
         if let Some(view) = &todo.view {
             self.link(view, me);

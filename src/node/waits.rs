@@ -8,6 +8,8 @@ use consensus::NodeId;
 use server::Face;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use storage::machine::locks::{End, LockEvent};
+use storage::reply::Reply;
 
 /// A node that the master has no link to for so long is taken for dead: its clients wait for nothing any more. What was granted to them before is
 /// theirs until its time passes, as if they had died themselves.
@@ -28,6 +30,26 @@ impl Running {
             is_submitted = true;
         }
         is_submitted
+    }
+
+    /// Tells the holders of locks that they hold them no longer, those of them that are this node's clients: `>4 lock · reason · key · token`. Who gave it
+    /// back itself knows. Every change of every lock passes here, in the order of the log: whoever wants to tell others, does it here.
+    pub(super) fn tell_locks(&self, face: &Face, events: Vec<LockEvent>) {
+        let me = self.core.borrow().node.origin();
+        for event in events {
+            let is_mine = event.caller.node == me.node.0 && event.caller.incarnation == me.incarnation;
+            if is_mine && event.end.is_some_and(|end| end != End::Released) {
+                let token = i64::try_from(event.token).unwrap_or(i64::MAX);
+                let name = event.name().as_bytes();
+                let message = vec![
+                    Reply::bulk(b"lock"),
+                    Reply::bulk(name),
+                    Reply::bulk(&event.key),
+                    Reply::Integer(token),
+                ];
+                face.push(event.client, message);
+            }
+        }
     }
 
     /// Cancels, through the log, the waits of this node's former lives, and on the master those of nodes that are gone. Runs until the task is dropped.

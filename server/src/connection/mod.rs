@@ -140,6 +140,16 @@ impl Connection {
         self.wake.notify_one();
     }
 
+    /// Says something that was not asked for, to a client whose protocol has room for it. It comes between replies, never inside one.
+    pub fn push(&self, message: Vec<Reply>) {
+        let mut state = self.state.borrow_mut();
+        if state.protocol == Protocol::Resp3 && !state.is_closing {
+            state.places.push_out(&Reply::Push(message));
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+
     /// Takes every whole request out of the input.
     fn process(&self) -> Result<(), ()> {
         loop {

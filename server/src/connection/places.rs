@@ -174,6 +174,11 @@ impl Places {
         self.drain(protocol);
     }
 
+    /// Puts a message between the replies.
+    pub fn push_out(&mut self, message: &Reply) {
+        self.put(message, Protocol::Resp3);
+    }
+
     fn put(&mut self, done: &Reply, protocol: Protocol) {
         let mut encoder = Encoder::new(&mut self.output, protocol);
         reply::put(&mut encoder, done);
