@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Silence {
     bound: BTreeMap<NodeId, (Ballot, u64)>,
+    /// What each master gave up; the word of it may be on its way for long.
+    released: BTreeMap<NodeId, Ballot>,
 }
 
 impl Silence {
@@ -24,7 +26,8 @@ impl Silence {
 
     /// A master gave its lease up and said so.
     pub fn released(&mut self, ballot: Ballot) {
-        self.bound.retain(|_, (promise, _)| promise.leader != ballot.leader || *promise > ballot);
+        let known = self.released.entry(ballot.leader).or_insert(ballot);
+        *known = ballot.max(*known);
     }
 
     /// `node` says that it grants a lease in `ballot`: a majority was free for that one, so whom it waited for is master no more.
@@ -37,7 +40,9 @@ impl Silence {
     /// `node` says that it promised `ballot`.
     pub fn promised(&mut self, node: NodeId, ballot: Ballot, now: u64, verdict: &mut Verdict) {
         let Some((promise, until)) = self.bound.get(&node) else { return };
-        verdict.check(now >= *until || ballot.leader == promise.leader || ballot == *promise, || {
+        let is_released = self.released.get(&promise.leader).is_some_and(|released| released >= promise);
+        let is_free = now >= *until || is_released || ballot.leader == promise.leader;
+        verdict.check(is_free, || {
             format!(
                 "A4: {node}, restarted and bound by {promise}, promises {ballot} {} µs early",
                 until - now
