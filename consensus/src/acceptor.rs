@@ -82,7 +82,8 @@ impl Default for Since {
 
 impl StampSeen {
     fn see(&mut self, master: Ballot, stamp_ms: u64, now: Now) {
-        if (master, stamp_ms) > (self.master, self.stamp_ms) {
+        // A master without a time says nothing about any line.
+        if stamp_ms > 0 && (master, stamp_ms) > (self.master, self.stamp_ms) {
             *self = StampSeen { master, stamp_ms, since: Since::Monotonic(now.at) };
         }
     }

@@ -170,7 +170,8 @@ impl Durable {
     }
 
     fn see_clock(&mut self, master: Ballot, stamp_ms: u64, wall_ms: u64) {
-        if self.clock.is_none_or(|(known, stamp, _)| (master, stamp_ms) > (known, stamp)) {
+        // A master without a time says nothing about any line.
+        if stamp_ms > 0 && self.clock.is_none_or(|(known, stamp, _)| (master, stamp_ms) > (known, stamp)) {
             self.clock = Some((master, stamp_ms, wall_ms));
         }
     }
@@ -206,6 +207,13 @@ mod tests {
         let learned = Record::Learned { slot: 1, value: value(7) };
         let durable = fold([accept(1, 1, 3), learned, accept(1, 2, 9), Record::Decided { slot: 1 }]);
         assert_eq!(durable.decided_value(1).map(|value| value.stamp_ms), Some(7));
+    }
+
+    #[test]
+    fn a_master_without_a_time_does_not_hide_the_time_before_it() {
+        let clock = |round, stamp_ms| Record::Clock { master: ballot(round), stamp_ms, wall_ms: 9 };
+        assert_eq!(fold([clock(1, 630), clock(2, 0)]).clock, Some((ballot(1), 630, 9)));
+        assert_eq!(fold([clock(1, 630), clock(2, 5)]).clock, Some((ballot(2), 5, 9)));
     }
 
     #[test]

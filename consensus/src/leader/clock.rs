@@ -4,6 +4,10 @@
 //! the monotonic clock, and is pulled toward the wall clock slowly. Because a new line never starts ahead of the newest one before
 //! it, neither a step of a wall clock nor a change of master makes anything expire early (E3). That time never goes back (E2) is the
 //! ledger's: it takes the highest stamp so far.
+//!
+//! A cluster's first line starts at a wall clock, and two masters that do not know of each other would start at two. So a master that knows of no
+//! line has no time (its stamps are 0) until its start entry is applied and the ledger still stands at 0: then no command has run
+//! before, and none of another line can run after.
 
 use crate::message::ClockReport;
 use crate::types::{Now, Time};
@@ -11,6 +15,7 @@ use crate::types::{Now, Time};
 /// A running cluster clock.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterClock {
+    /// 0: no time yet.
     base_us: u64,
     base_at: Time,
 }
@@ -29,15 +34,26 @@ impl ClusterClock {
             saw_newest.iter().any(|report| report.is_monotonic) || saw_newest.len() * 2 > reports.len();
         let least_ms = saw_newest.iter().map(|report| report.estimate_ms).min().filter(|_| is_known);
         let start_ms = match newest {
-            (_, 0) => now.wall_ms, // the cluster's first stamp
+            (_, 0) => 0,
             (_, stamp_ms) => least_ms.map_or(stamp_ms, |estimate_ms| estimate_ms.max(stamp_ms)),
         };
         *self = ClusterClock { base_us: start_ms.saturating_mul(1000), base_at: now.at };
     }
 
+    /// Whether there is a time.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.base_us > 0
+    }
+
+    /// Nothing has run in this cluster yet: its time begins at this wall clock.
+    pub fn begin(&mut self, now: Now) {
+        *self = ClusterClock { base_us: now.wall_ms.max(1).saturating_mul(1000), base_at: now.at };
+    }
+
     /// The ledger stands at this time: the line is at least there.
     pub fn see(&mut self, cluster_ms: u64, now: Now) {
-        let passed_us = now.at.0.saturating_sub(self.base_at.0);
+        let passed_us = if self.is_set() { now.at.0.saturating_sub(self.base_at.0) } else { 0 };
         if cluster_ms.saturating_mul(1000) > self.base_us.saturating_add(passed_us) {
             *self = ClusterClock { base_us: cluster_ms.saturating_mul(1000), base_at: now.at };
         }
@@ -48,8 +64,11 @@ impl ClusterClock {
         *self = ClusterClock { base_us: now.wall_ms.saturating_mul(1000), base_at: now.at };
     }
 
-    /// Cluster time now, in milliseconds.
+    /// Cluster time now, in milliseconds; 0 while there is none.
     pub fn stamp(&mut self, now: Now, pull_ppm: u64) -> u64 {
+        if !self.is_set() {
+            return 0;
+        }
         let passed_us = now.at.0.saturating_sub(self.base_at.0);
         let straight_us = self.base_us.saturating_add(passed_us);
         let wall_us = now.wall_ms.saturating_mul(1000);
@@ -83,8 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_stamp_is_the_wall_clock() {
-        assert_eq!(adopted(&[ClockReport::default(), ClockReport::default()]), 77);
+    fn time_begins_at_the_wall_clock_but_not_before_it_may() {
+        assert_eq!(adopted(&[ClockReport::default(), ClockReport::default()]), 0);
+        let mut clock = ClusterClock::default();
+        let now = Now { at: Time(5_000_000), wall_ms: 77 };
+        clock.see(0, now);
+        assert!(!clock.is_set());
+        clock.begin(now);
+        assert_eq!(clock.stamp(now, 500), 77);
     }
 
     #[test]

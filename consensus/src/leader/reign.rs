@@ -247,6 +247,9 @@ impl Leader {
         self.replica_applied = slot;
         let State::Leading(reign) = &mut self.state else { return out };
         reign.proposer.applied(slot);
+        if !self.clock.is_set() && slot >= reign.proposer.start_slot {
+            self.clock.begin(now);
+        }
         self.propose(now, &mut out);
         self.announce_soon(now, &mut out);
         self.finish_transfer(now, &mut out);
@@ -457,6 +460,9 @@ impl Leader {
     // ---- proposing ----
 
     fn propose(&mut self, now: Now, out: &mut Outputs) {
+        if !self.clock.is_set() {
+            return; // a command needs a time
+        }
         loop {
             let (applied, config) = (self.replica_applied, self.config.clone());
             let State::Leading(reign) = &mut self.state else { return };
