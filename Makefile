@@ -12,7 +12,7 @@ CARGO ?= cargo
 COMMANDS ?= 1000000
 SIM   := $(CARGO) run --quiet --profile sim -p warlock-sim --
 
-.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench bench-core planted
+.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench bench-core bench-micro planted
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -74,3 +74,6 @@ bench: ## Beside Redis, etcd and ZooKeeper in one run (12 minutes): QUICK=1 take
 
 bench-core: ## Speed of the engine alone, without disk and network
 	$(CARGO) bench -p warlock-consensus
+
+bench-micro: ## Speed of the parts: parser, reply encoder, codec, journal, machine and store, apply loop, engine
+	$(CARGO) bench -p warlock -p warlock-server -p warlock-storage -p warlock-consensus --bench codec --bench resp --bench journal --bench machine --bench core

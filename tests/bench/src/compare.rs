@@ -43,8 +43,6 @@ impl Cell {
 /// How long and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Only the cells that goals speak about.
-    pub is_quick: bool,
     /// How often each cell is measured on each system.
     pub rounds: usize,
     /// How long each time.
@@ -142,9 +140,24 @@ impl Results {
     }
 }
 
-/// What is measured.
-#[must_use]
-pub fn cells(is_quick: bool) -> Vec<Cell> {
+/// What is measured: everything, or only what goals speak about, or only what is named.
+///
+/// # Errors
+/// When a name is none.
+pub fn cells(is_quick: bool, names: &[String]) -> Result<Vec<Cell>, String> {
+    if names.is_empty() {
+        return Ok(all_cells(is_quick));
+    }
+    let all = all_cells(false);
+    let find = |name: &String| {
+        let cell = all.iter().find(|cell| cell.name() == *name).copied();
+        let known = || all.iter().map(Cell::name).collect::<Vec<_>>().join(", ");
+        cell.ok_or_else(|| format!("there is no cell {name}; there are {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+fn all_cells(is_quick: bool) -> Vec<Cell> {
     let works = [Work::Mix(0), Work::Mix(100), Work::Mix(80), Work::Lock];
     let shapes = [(1, 1), (50, 1), (50, 16)];
     let mut cells = Vec::new();
@@ -186,13 +199,12 @@ fn plan(cell: Cell, window: Duration) -> Plan {
 pub fn run(
     directory: &Path,
     binary: &Path,
-    systems: &[Which],
+    (systems, cells): (&[Which], &[Cell]),
     effort: Effort,
     stopped: &dyn Fn() -> bool,
 ) -> io::Result<Results> {
     let floor = floor::measure(directory)?;
-    let cells = cells(effort.is_quick);
-    let mut progress = Progress::new(systems.len() + cells.len() * systems.len() * effort.rounds);
+    let mut progress = Progress::new(1 + systems.len() + cells.len() * systems.len() * effort.rounds);
     let mut running: Vec<(Which, System)> = Vec::new();
     for which in systems {
         progress.step(&format!("starting {}", which.name()));
@@ -206,15 +218,19 @@ pub fn run(
         }
         running.push((*which, system));
     }
+    progress.step("waiting until all are idle");
+    for (_, system) in &running {
+        settle(system, stopped);
+    }
     let mut series: Vec<Series> = Vec::new();
-    for cell in &cells {
+    for cell in cells {
         for which in systems {
             series.push(Series { cell: *cell, name: cell.name(), system: which.name(), samples: Vec::new() });
         }
     }
     for _ in 0..effort.rounds {
         let mut place = 0;
-        for cell in &cells {
+        for cell in cells {
             for (which, system) in &running {
                 progress.step(&format!("{} {}", which.name(), cell.name()));
                 let plan = plan(*cell, effort.window);
@@ -232,6 +248,18 @@ pub fn run(
     progress.finish();
     let resident = running.iter().map(|(which, system)| (which.name(), system.usage.resident())).collect();
     Ok(Results { floor, series, resident, client })
+}
+
+/// Waits until a system has done what it does after a start (compiling, preparing files): less than 2 % of a core, or 20 s.
+pub fn settle(system: &System, stopped: &dyn Fn() -> bool) {
+    const LOOK: Duration = Duration::from_millis(250);
+    for _ in 0..80 {
+        let before = system.usage.cpu();
+        std::thread::sleep(LOOK);
+        if stopped() || system.usage.cpu().saturating_sub(before) < LOOK / 50 {
+            return;
+        }
+    }
 }
 
 fn named(error: io::Error, which: Which, cell: &Cell) -> io::Error {
@@ -276,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_quick_plan_has_every_cell_that_a_goal_speaks_about() {
-        let names: Vec<String> = cells(true).iter().map(Cell::name).collect();
+        let names: Vec<String> = all_cells(true).iter().map(Cell::name).collect();
         let wanted = [
             "set 1x1",
             "set 50x1",
@@ -288,7 +316,8 @@ mod tests {
             "set 50x1 1024 B",
         ];
         assert_eq!(names, wanted);
-        assert_eq!(cells(false).len(), 21);
+        assert_eq!(all_cells(false).len(), 21);
+        assert!(cells(false, &["set 7x7".to_string()]).is_err());
     }
 
     #[test]

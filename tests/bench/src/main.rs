@@ -55,6 +55,9 @@ enum Command {
         /// Only these systems, separated by commas: warlock, redis-memory, redis-always, etcd, zookeeper.
         #[arg(long, value_delimiter = ',')]
         systems: Vec<String>,
+        /// Only these cells, separated by commas: "set 50x1,get 50x16".
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
     },
 }
 
@@ -81,14 +84,14 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tempfile::Builder::new().prefix("bench-").tempdir_in(std::path::absolute(&arguments.dir)?)?;
     let binary = std::path::absolute(&arguments.binary)?;
     match arguments.command {
-        Command::Compare { quick, rounds, window_ms, systems } => {
+        Command::Compare { quick, rounds, window_ms, systems, only } => {
             let systems = choose(&systems)?;
+            let cells = compare::cells(quick, &only)?;
             let effort = compare::Effort {
-                is_quick: quick,
                 rounds: rounds.unwrap_or(if quick { 3 } else { 5 }),
                 window: Duration::from_millis(window_ms.unwrap_or(if quick { 800 } else { 1_000 })),
             };
-            let results = compare::run(directory.path(), &binary, &systems, effort, &stopped)?;
+            let results = compare::run(directory.path(), &binary, (&systems, &cells), effort, &stopped)?;
             let goals = goals::judge(&results);
             print!("{}", report::text(&results, &goals));
             #[derive(Serialize)]
