@@ -5,8 +5,8 @@
 
 use bytes::{Bytes, BytesMut};
 use consensus::{
-    Address, Ballot, Body, Command, CommandId, Config, Ledger, Message, NodeId, Origin, PValue, Record, RoleId, Slot,
-    Time, Value, View, Watermark,
+    Address, Ballot, Body, Command, CommandId, Config, Ledger, Message, NodeId, Origin, PValue, Record,
+    RoleId, Slot, Time, Value, View, Watermark,
 };
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
