@@ -5,7 +5,7 @@ use crate::generate::Words;
 use crate::wire::Value;
 
 /// What the two replies to a command are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Same,
     /// They differ as is said in [`KNOWN`]. What is stored may differ from now on, so the rest of the sequence is not compared.
@@ -22,27 +22,61 @@ pub struct Known {
 }
 
 /// All of them.
-pub const KNOWN: &[Known] = &[
-    Known {
-        reason: "INCRBYFLOAT and HINCRBYFLOAT take no hexadecimal numbers",
-        applies: |words, redis, ours| {
-            let is_float = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
-            let is_refused = matches!(ours, Value::Line('-', text)
+pub const KNOWN: &[Known] = &[Known {
+    reason: "INCRBYFLOAT and HINCRBYFLOAT take no hexadecimal numbers",
+    applies: |words, redis, ours| {
+        let is_float = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
+        let is_refused = matches!(ours, Value::Line('-', text)
                 if text.ends_with(b" is not a valid float") || text.ends_with(b" is not a float"));
-            (is_float(b"INCRBYFLOAT") || is_float(b"HINCRBYFLOAT")) && !redis.is_error() && is_refused
-        },
+        (is_float(b"INCRBYFLOAT") || is_float(b"HINCRBYFLOAT")) && !redis.is_error() && is_refused
     },
-    Known {
-        reason: "SELECT reads numbers less strictly, and refuses what is none in other words",
-        applies: |words, redis, _| words[0].eq_ignore_ascii_case(b"SELECT") && redis.is_error(),
-    },
-];
+}];
 
 /// How much two remaining times may differ, in the unit of the command.
 const SECONDS_SLACK: i64 = 30;
 
-/// Whether a reply of Redis and one of ours are the same for a client.
-pub fn compare(words: &Words, redis: &Value, ours: &Value) -> Verdict {
+/// Compares the replies to one command after the other; remembers what waits for EXEC.
+#[derive(Default)]
+pub struct Comparison {
+    queued: Vec<Words>,
+    /// Whether a database was flushed or exchanged since the last EXEC.
+    is_flushed: bool,
+}
+
+/// A version of every key of the database changes then, also of keys that were absent and still are.
+const SPURIOUS_ABORT: &str =
+    "EXEC may refuse where a watched key was absent before and after FLUSHDB or SWAPDB";
+
+impl Comparison {
+    /// Whether a reply of Redis and one of ours are the same for a client.
+    pub fn of(&mut self, words: &Words, redis: &Value, ours: &Value) -> Verdict {
+        if matches!(redis, Value::Line('+', text) if text == b"QUEUED") {
+            self.queued.push(words.clone());
+        } else if words[0].eq_ignore_ascii_case(b"EXEC") {
+            if std::mem::take(&mut self.is_flushed)
+                && matches!((redis, ours), (Value::List(..), Value::Null(_)))
+            {
+                return Verdict::Known(SPURIOUS_ABORT);
+            }
+            let queued = std::mem::take(&mut self.queued);
+            if let (Value::List('*', redis), Value::List('*', ours)) = (redis, ours)
+                && redis.len() == ours.len()
+                && redis.len() == queued.len()
+            {
+                let verdicts =
+                    queued.iter().zip(redis).zip(ours).map(|((words, redis), ours)| one(words, redis, ours));
+                return verdicts.max().unwrap_or(Verdict::Same);
+            }
+        } else if words[0].eq_ignore_ascii_case(b"DISCARD") {
+            self.queued.clear();
+        }
+        let flushes: [&[u8]; 3] = [b"FLUSHDB", b"FLUSHALL", b"SWAPDB"];
+        self.is_flushed |= flushes.iter().any(|name| words[0].eq_ignore_ascii_case(name));
+        one(words, redis, ours)
+    }
+}
+
+fn one(words: &Words, redis: &Value, ours: &Value) -> Verdict {
     if same(words, redis, ours) {
         return Verdict::Same;
     }

@@ -12,7 +12,7 @@ mod random;
 mod sides;
 mod wire;
 
-use compare::{Verdict, compare};
+use compare::{Comparison, Verdict};
 use generate::{NOT_GENERATED, Step, makers, sequence};
 use sides::Side;
 use std::collections::BTreeSet;
@@ -47,6 +47,7 @@ impl Pair {
                 assert!(!answer.is_error(), "{name} to {command:?}: {answer:?}");
             }
         }
+        let mut comparison = Comparison::default();
         let mut at = 0;
         for part in steps.split_inclusive(|step| matches!(step, Step::UntilGone(_))) {
             let said = || {
@@ -66,7 +67,7 @@ impl Pair {
                         .unwrap_or_else(|error| panic!("{name} does not answer to {}: {error}", show(words)))
                 });
                 if !is_over {
-                    let verdict = compare(words, &redis, &ours);
+                    let verdict = comparison.of(words, &redis, &ours);
                     is_over = verdict != Verdict::Same;
                     if verdict == Verdict::Different {
                         found = Some(Difference { at: at + n, redis, ours });
@@ -209,5 +210,23 @@ fn every_command_is_generated_or_has_a_reason() {
 fn a_seed_gives_the_same_sequence() {
     for seed in 0..50 {
         assert_eq!(format!("{:?}", sequence(seed, 100)), format!("{:?}", sequence(seed, 100)));
+    }
+}
+
+/// Two clients wait, the first goes away; one element comes. The second gets it, even if the first was served before anybody saw that it
+/// is gone. (Redis loses the element in that case.)
+#[test]
+fn a_client_that_is_gone_consumes_nothing() {
+    let side = Side::warlock();
+    let wait = [b"BLPOP".to_vec(), b"q".to_vec(), b"0".to_vec()];
+    for round in 0..20 {
+        let (mut gone, mut waits, mut other) = (side.client(), side.client(), side.client());
+        gone.send(std::iter::once(&wait[..])).unwrap();
+        waits.send(std::iter::once(&wait[..])).unwrap();
+        drop(gone);
+        assert_eq!(other.ask(&["RPUSH", "q", "x"]).unwrap().integer(), Some(1));
+        let served =
+            waits.read().unwrap_or_else(|error| panic!("round {round}: who waits is not served: {error}"));
+        assert_eq!(served.show(), "*[\"q\" \"x\"]");
     }
 }

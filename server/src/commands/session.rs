@@ -4,7 +4,7 @@ use super::{Behind, Effect, InMulti, OwnCommand, error, is};
 use crate::connection::{Connection, State};
 use crate::resp::Protocol;
 use bytes::Bytes;
-use storage::commands::Arity;
+use storage::commands::{Arity, database};
 use storage::reply::Reply;
 
 /// Redis's answer to who asks for its version: from 7.4 on libraries expect commands that we do not have.
@@ -47,7 +47,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "SELECT",
         summary: "Chooses the database.",
         arity: Arity::Exactly(1),
-        selects: Some(|args| parse_database(args[0]).ok()),
+        selects: Some(|args| database(args[0]).ok()),
         handler: select,
         ..OwnCommand::BASE
     },
@@ -95,18 +95,9 @@ fn ping(_: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
     }
 }
 
-fn parse_database(arg: &[u8]) -> Result<u8, &'static str> {
-    let number = std::str::from_utf8(arg).ok().and_then(|text| text.parse::<i64>().ok());
-    match number {
-        None => Err("ERR invalid DB index"),
-        Some(number @ 0..=15) => Ok(u8::try_from(number).unwrap_or(0)),
-        Some(_) => Err("ERR DB index is out of range"),
-    }
-}
-
 fn select(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
-    match parse_database(args[0]) {
-        Err(text) => error(text),
+    match database(args[0]) {
+        Err(refused) => Effect::Reply(refused),
         Ok(db) => {
             state.db = db;
             Effect::Reply(Reply::Ok)

@@ -207,7 +207,9 @@ impl Connection {
     /// A command about the connection or the node.
     fn execute_own(&self, own: &OwnCommand, request: &Request, args: &[&[u8]], state: &mut State) {
         if !own.arity.allows(args.len()) {
-            if own.in_multi == InMulti::Ends && state.multi.take().is_some() {
+            if own.in_multi == InMulti::Ends {
+                // Redis says so also when there is no transaction to discard.
+                state.multi = None;
                 state.watching.clear();
                 return state.done(own.wrong_arity_ends());
             }

@@ -64,6 +64,7 @@ const FAMILIES: &[&[CommandSpec]] = &[
     hashes::COMMANDS,
     hashes::LOOKS,
     lists::COMMANDS,
+    lists::BLOCKING,
     lists::INSIDE,
     lists::LOOKS,
     keys::COMMANDS,

@@ -58,10 +58,47 @@ pub const MAKERS: &[Maker] = &[
             g.count();
         }
     }),
-    ("LMPOP", 2, |g| {
+    ("LMPOP", 2, many),
+    ("BLPOP", 2, blocking_pop),
+    ("BRPOP", 2, blocking_pop),
+    ("BLMPOP", 2, |g| {
+        timeout(g);
         many(g);
     }),
+    ("BLMOVE", 2, |g| {
+        g.list_key();
+        g.list_key();
+        end(g);
+        end(g);
+        timeout(g);
+    }),
+    ("BRPOPLPUSH", 2, |g| {
+        g.list_key();
+        g.list_key();
+        timeout(g);
+    }),
 ];
+
+/// Those that may wait.
+pub const BLOCKING: &[&[u8]] = &[b"BLPOP", b"BRPOP", b"BLMPOP", b"BLMOVE", b"BRPOPLPUSH"];
+
+fn blocking_pop(g: &mut Gen) {
+    for _ in 0..1 + g.random.below(3) {
+        g.list_key();
+    }
+    timeout(g);
+}
+
+/// Never for ever, never long.
+fn timeout(g: &mut Gen) {
+    let all = ["0.001", "0.01", "1e-3", "-1", "x", "", "inf", "nan", "1e30", " 1", "-0.5"];
+    if g.random.percent(85) {
+        g.raw("0.001");
+    } else {
+        let timeout = g.random.pick(&all);
+        g.raw(timeout);
+    }
+}
 
 /// Few different ones, so that they are found again.
 fn item(g: &mut Gen) {

@@ -8,6 +8,7 @@ mod hashes;
 mod keys;
 mod lists;
 mod strings;
+mod transactions;
 
 use crate::random::Random;
 
@@ -43,7 +44,6 @@ pub const NOT_GENERATED: &[(&str, &[&str])] = &[
     ),
     ("tells about replication", &["WAIT", "WAITAOF", "READONLY", "READWRITE"]),
     ("Redis has no such command", &["WARLOCK"]),
-    ("needs several connections; tests of its own", &["MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"]),
     (
         "replies come in an order of their own; tests of its own",
         &[
@@ -63,7 +63,7 @@ pub const NOT_GENERATED: &[(&str, &[&str])] = &[
 
 /// Every command that is generated.
 pub fn makers() -> impl Iterator<Item = &'static Maker> {
-    [strings::MAKERS, keys::MAKERS, hashes::MAKERS, lists::MAKERS].into_iter().flatten()
+    [strings::MAKERS, keys::MAKERS, hashes::MAKERS, lists::MAKERS, transactions::MAKERS].into_iter().flatten()
 }
 
 /// Makes one command after the other.
@@ -105,13 +105,15 @@ impl Gen {
 
     /// A few commands get an argument too many or too few, or a wrong one.
     fn spoil(&mut self) {
+        // Junk could be a time-out of zero, which is for ever.
+        let may_have_junk = !lists::BLOCKING.iter().any(|name| self.words[0].eq_ignore_ascii_case(name));
         match self.random.below(60) {
             0 if self.words.len() > 1 => drop(self.words.pop()),
-            1 => {
+            1 if may_have_junk => {
                 let junk = self.junk();
                 self.words.push(junk);
             }
-            2 if self.words.len() > 1 => {
+            2 if may_have_junk && self.words.len() > 1 => {
                 let at = 1 + self.random.below(self.words.len() - 1);
                 self.words[at] = self.junk();
             }
@@ -351,9 +353,31 @@ pub fn sequence(seed: u64, length: usize) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::with_capacity(length);
     // Waiting costs real time, so few sequences have it.
     let waits = gen_.has_dead_keys && gen_.random.percent(12);
+    let mut in_transaction = 0;
     while steps.len() < length {
-        let words = gen_.command();
-        if !(gen_.has_dead_keys && words[0].eq_ignore_ascii_case(b"DBSIZE")) {
+        let words = match in_transaction {
+            0 if gen_.random.percent(2) => {
+                in_transaction = 1 + gen_.random.below(8);
+                vec![b"MULTI".to_vec()]
+            }
+            1 => {
+                in_transaction = 0;
+                vec![
+                    gen_.random
+                        .pick(&["EXEC", "EXEC", "EXEC", "EXEC", "EXEC", "DISCARD"])
+                        .as_bytes()
+                        .to_vec(),
+                ]
+            }
+            _ => {
+                in_transaction = in_transaction.saturating_sub(1);
+                gen_.command()
+            }
+        };
+        let is = |names: &[&[u8]]| names.iter().any(|name| words[0].eq_ignore_ascii_case(name));
+        // Waiting costs real time, too, and inside a transaction nobody waits.
+        let costs_time = in_transaction == 0 && is(lists::BLOCKING) && !gen_.random.percent(4);
+        if !costs_time && !(gen_.has_dead_keys && is(&[b"DBSIZE"])) {
             steps.push(Step::Say(words));
         }
     }
@@ -361,7 +385,9 @@ pub fn sequence(seed: u64, length: usize) -> Vec<Step> {
         let at = gen_.random.below(length);
         let short = keys::short_time(&mut gen_);
         let key = short[1].clone();
-        steps.splice(at..at, [Step::Say(short), Step::UntilGone(key)]);
+        // A transaction that is open would only queue it.
+        let discard = vec![b"DISCARD".to_vec()];
+        steps.splice(at..at, [Step::Say(discard), Step::Say(short), Step::UntilGone(key)]);
     }
     steps
 }

@@ -128,15 +128,15 @@ fn pop(txn: &mut Txn<'_>, args: &Args<'_>, end: End, command: &str) -> Result<Re
 }
 
 /// What LMPOP wants: from which keys, from which end, how many.
-struct PopMany<'a> {
-    keys: &'a [&'a [u8]],
-    end: End,
-    count: u64,
+pub(super) struct PopMany<'a> {
+    pub(super) keys: &'a [&'a [u8]],
+    pub(super) end: End,
+    pub(super) count: u64,
 }
 
 impl<'a> PopMany<'a> {
     /// `numkeys key … LEFT|RIGHT [COUNT n]`
-    fn parse(args: &'a [&'a [u8]]) -> Result<PopMany<'a>, Reply> {
+    pub(super) fn parse(args: &'a [&'a [u8]]) -> Result<PopMany<'a>, Reply> {
         let at_least_one = |arg: &[u8], error| match parse_integer(arg) {
             Some(number @ 1..) => Ok(number.unsigned_abs()),
             _ => Err(error),
@@ -174,7 +174,7 @@ fn pop_many(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
 }
 
 /// LMOVE: from an end of the first key's list to an end of the second's.
-fn shift(txn: &mut Txn<'_>, args: &Args<'_>, from: End, to: End) -> Result<Reply, Reply> {
+pub(super) fn shift(txn: &mut Txn<'_>, args: &Args<'_>, from: End, to: End) -> Result<Reply, Reply> {
     let Some(mut source) = Changing::find(txn, args.db, args[0])? else { return Ok(Reply::Null) };
     typed::write(txn, args.db, args[1], Kind::List)?;
     let Some(item) = source.pop(txn, from, 1).pop() else { return Ok(Reply::Null) };

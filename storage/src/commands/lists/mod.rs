@@ -2,10 +2,12 @@
 //!
 //! So both ends and every index are found in O(log n). What inserts or removes in the middle moves the items of the shorter side.
 
+mod blocking;
 mod ends;
 mod inside;
 mod looks;
 
+pub(super) use blocking::COMMANDS as BLOCKING;
 pub(super) use ends::COMMANDS;
 pub(super) use inside::COMMANDS as INSIDE;
 pub(super) use looks::COMMANDS as LOOKS;

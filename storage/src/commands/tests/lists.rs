@@ -265,3 +265,107 @@ proptest! {
         }
     }
 }
+
+/// What the lab's events say after a command.
+fn after(lab: &mut Lab, command: &str) -> Vec<String> {
+    lab.told();
+    lab.say(command);
+    lab.check_invariants();
+    lab.told()
+}
+
+#[test]
+fn blocking_commands_are_served_first_come_first_served() {
+    let mut lab = Lab::new();
+    for command in [
+        "BLPOP a b 0",
+        "BRPOP b 0",
+        "BLMPOP 0 2 c b LEFT COUNT 2",
+        "BLMOVE b d LEFT RIGHT 0",
+        "BRPOPLPUSH e d 0",
+    ] {
+        assert_eq!(lab.say(command), "waiting", "{command}");
+    }
+    // Slots 1 to 5 wait. One item, one client.
+    assert_eq!(after(&mut lab, "RPUSH b 1"), ["1 [\"b\" \"1\"]"]);
+    assert_eq!(
+        after(&mut lab, "RPUSH b 2 3 4 5 6"),
+        ["2 [\"b\" \"6\"]", "3 [\"b\" [\"2\" \"3\"]]", "4 \"4\""]
+    );
+    assert_eq!(lab.say("LRANGE b 0 -1"), "[\"5\"]");
+    assert_eq!(lab.say("LRANGE d 0 -1"), "[\"4\"]");
+    // Whatever makes the list appear counts.
+    assert_eq!(after(&mut lab, "RENAME b e"), ["5 \"5\""]);
+    assert_eq!(lab.say("LRANGE d 0 -1"), "[\"5\" \"4\"]");
+}
+
+#[test]
+fn a_move_into_an_awaited_list_serves_the_next() {
+    let mut lab = Lab::new();
+    lab.say("BLMOVE a b LEFT LEFT 0"); // 1
+    lab.say("BLPOP b 0"); // 2
+    assert_eq!(after(&mut lab, "RPUSH a x"), ["1 \"x\"", "2 [\"b\" \"x\"]"]);
+    lab.say("BLPOP copy 0"); // 4
+    lab.say("SET s 1");
+    lab.say("RPUSH l 1");
+    assert_eq!(after(&mut lab, "COPY l copy"), ["4 [\"copy\" \"1\"]"]);
+}
+
+#[test]
+fn what_is_no_list_is_nothing_to_those_who_wait_for_one() {
+    let mut lab = Lab::new();
+    lab.say("BLPOP a 0"); // 1
+    lab.say("BLMOVE b s LEFT LEFT 0"); // 2
+    assert_eq!(after(&mut lab, "SET a x"), [""; 0]);
+    lab.say("DEL a");
+    assert_eq!(after(&mut lab, "RPUSH a y"), ["1 [\"a\" \"y\"]"]);
+    // But there is nowhere to move to.
+    lab.say("SET s x");
+    assert_eq!(
+        after(&mut lab, "RPUSH b y"),
+        ["2 -WRONGTYPE Operation against a key holding the wrong kind of value"]
+    );
+    assert_eq!(lab.say("LLEN b"), "1");
+}
+
+#[test]
+fn waiting_ends_with_its_time() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.say("BLPOP a 0.0011"), "waiting");
+    assert_eq!(lab.say("BLMOVE a b LEFT LEFT 1"), "waiting");
+    lab.told();
+    lab.pass(1);
+    assert_eq!(lab.told(), [""; 0]);
+    lab.pass(1);
+    assert_eq!(lab.told(), ["1 nil*"]);
+    lab.pass(998);
+    assert_eq!(lab.told(), ["2 nil*"]);
+    assert_eq!(after(&mut lab, "RPUSH a x"), [""; 0]);
+    assert_eq!(lab.say("LLEN a"), "1");
+}
+
+#[test]
+fn blocking_commands_that_need_not_block() {
+    check(
+        "RPUSH a 1 2 3 4 -> 4
+        BLPOP none a 0 -> [\"a\" \"1\"]
+        BRPOP a 0.5 -> [\"a\" \"4\"]
+        BLMPOP 0 1 a RIGHT COUNT 9 -> [\"a\" [\"3\" \"2\"]]
+        RPUSH a 1 -> 1
+        BLMOVE a b LEFT LEFT 1 -> \"1\"
+        BRPOPLPUSH b a 1 -> \"1\"
+        BLPOP a -1 -> -ERR timeout is negative
+        BLPOP a inf -> -ERR timeout is negative
+        BLPOP a 1e30 -> -ERR timeout is negative
+        BLPOP a x -> -ERR timeout is not a float or out of range
+        BLMPOP x 0 a LEFT -> -ERR numkeys should be greater than 0
+        BLMPOP x 1 a UP -> -ERR syntax error
+        BLMPOP x 1 a LEFT -> -ERR timeout is not a float or out of range
+        BLMOVE a b x y z -> -ERR syntax error
+        BLMOVE a b LEFT LEFT z -> -ERR timeout is not a float or out of range
+        SET s 1 -> OK
+        BLPOP s 1 -> -WRONGTYPE Operation against a key holding the wrong kind of value
+        BLPOP none s a 1 -> -WRONGTYPE Operation against a key holding the wrong kind of value
+        BLMOVE a s LEFT LEFT 1 -> -WRONGTYPE Operation against a key holding the wrong kind of value",
+    );
+}

@@ -192,6 +192,12 @@ impl<'m> Txn<'m> {
         (self.run.caller, self.run.client.clone())
     }
 
+    /// Whether this is a command that waited and runs again.
+    #[must_use]
+    pub fn runs_again(&self) -> bool {
+        self.run.is_serving
+    }
+
     /// Lets the command wait; see the module's description. The result is the handler's reply.
     pub fn wait(&mut self, wait: Wait<'_>) -> Reply {
         if self.run.is_serving {
