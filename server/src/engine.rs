@@ -47,6 +47,8 @@ pub struct Facts {
     pub waiting: usize,
     /// Bytes that the journal would have to replay.
     pub journal_bytes: u64,
+    /// How many members vote.
+    pub voters: usize,
     /// The address for clients.
     pub address: String,
 }

@@ -1,14 +1,18 @@
 //! All connections of a node, and the way from an answer to its connection.
 
+use crate::config::Tunable;
 use crate::connection::{self, Connection};
 use crate::engine::{Answer, Engine, Ticket};
 use crate::resp::Limits;
+use crate::stats::{Stats, unix_time};
+use bytes::Bytes;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::reply::Reply;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
 
 /// What the face allows its clients.
@@ -22,14 +26,37 @@ pub struct Settings {
     pub password: Option<String>,
     /// Replies that wait for one slow client, in bytes, at most.
     pub output_bytes_max: usize,
+    /// Whether clients from other machines are refused while there is no password.
+    pub is_protected: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         // A command travels through the log as one record, and a record must fit into a segment of the journal.
         let limits = Limits { bulk_bytes_max: 16 << 20, request_bytes_max: 32 << 20, ..Limits::default() };
-        Settings { clients_max: 10_000, limits, password: None, output_bytes_max: 64 << 20 }
+        Settings {
+            clients_max: 10_000,
+            limits,
+            password: None,
+            output_bytes_max: 64 << 20,
+            is_protected: true,
+        }
     }
+}
+
+/// As Redis says it, but for the ways out.
+const PROTECTED: &[u8] = b"-DENIED Warlock is running in protected mode because protected mode is enabled and no password is set for \
+the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to \
+Warlock you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from \
+the loopback interface by connecting to Warlock from the same host the server is running, however MAKE SURE Warlock is not publicly accessible \
+from internet if you do so. 2) Set a password with --requirepass on every node. 3) Start the nodes with --protected-mode no, if the network \
+is trusted. NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
+
+/// Until when clients are held, and whether reads are, too.
+#[derive(Clone, Copy)]
+struct Pause {
+    until: Instant,
+    is_for_all: bool,
 }
 
 /// The Redis face of one node.
@@ -38,25 +65,40 @@ pub struct Face {
     pub engine: Rc<dyn Engine>,
     /// What clients may do.
     pub settings: Settings,
-    connections: RefCell<HashMap<u64, Rc<Connection>>>,
+    /// What CONFIG SET changes.
+    pub tunable: RefCell<Tunable>,
+    /// What is counted.
+    pub stats: RefCell<Stats>,
+    connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
     next_id: Cell<u64>,
-    /// Commands taken since the start.
-    pub commands: Cell<u64>,
-    /// Connections taken since the start.
-    pub accepted: Cell<u64>,
+    pause: Cell<Option<Pause>>,
+    /// Connections that see every command.
+    monitors: RefCell<Vec<u64>>,
 }
 
 impl Face {
     /// A face before `engine`.
     #[must_use]
     pub fn new(engine: Rc<dyn Engine>, settings: Settings) -> Rc<Face> {
+        let tunable = Tunable {
+            clients_max: settings.clients_max,
+            password: settings.password.clone(),
+            is_protected: settings.is_protected,
+            output_bytes_max: settings.output_bytes_max,
+            push_bytes_max: 32 << 20,
+            slower_than_us: 10_000,
+            slow_max: 128,
+            latency_ms: 0,
+        };
         Rc::new(Face {
             engine,
             settings,
+            tunable: RefCell::new(tunable),
+            stats: RefCell::default(),
             connections: RefCell::default(),
             next_id: Cell::new(1),
-            commands: Cell::new(0),
-            accepted: Cell::new(0),
+            pause: Cell::new(None),
+            monitors: RefCell::default(),
         })
     }
 
@@ -71,39 +113,65 @@ impl Face {
                     continue;
                 }
             };
-            let id = self.next_id.get();
-            self.next_id.set(id + 1);
-            self.accepted.set(self.accepted.get() + 1);
-            if self.connections.borrow().len() >= self.settings.clients_max {
-                // As Redis says it; the client need not read it.
-                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            self.stats.borrow_mut().accepted += 1;
+            if let Some(why) = self.refusal(address.ip()) {
+                self.stats.borrow_mut().refused += 1;
+                // The client need not read it.
+                let _ = stream.try_write(why);
                 continue;
             }
-            let connection = Rc::new(Connection::new(id, address.to_string(), self.clone()));
-            self.connections.borrow_mut().insert(id, connection.clone());
-            let face = self.clone();
-            tokio::task::spawn_local(async move {
-                connection::serve(stream, &connection).await;
-                face.connections.borrow_mut().remove(&id);
-                face.engine.closed(id);
-            });
+            self.serve(stream, address.to_string());
         }
+    }
+
+    /// Why a client from `from` is not served.
+    fn refusal(&self, from: IpAddr) -> Option<&'static [u8]> {
+        let tunable = self.tunable.borrow();
+        if tunable.is_protected && tunable.password.is_none() && !from.to_canonical().is_loopback() {
+            return Some(PROTECTED);
+        }
+        let is_full = self.connections.borrow().len() >= tunable.clients_max;
+        is_full.then_some(b"-ERR max number of clients reached\r\n")
+    }
+
+    fn serve(self: &Rc<Face>, stream: TcpStream, address: String) {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        let local = stream.local_addr().map(|local| local.to_string()).unwrap_or_default();
+        let connection = Rc::new(Connection::new(id, address, local, self.clone()));
+        self.connections.borrow_mut().insert(id, connection.clone());
+        let face = self.clone();
+        tokio::task::spawn_local(async move {
+            connection::serve(stream, &connection).await;
+            face.connections.borrow_mut().remove(&id);
+            face.set_monitor(id, false);
+            face.engine.closed(id);
+        });
     }
 
     /// An answer came; its connection, if it is still there, sends it in its turn.
     pub fn answer(&self, ticket: Ticket, answer: Answer) {
-        let connection = self.connections.borrow().get(&ticket.connection).cloned();
-        if let Some(connection) = connection {
+        if let Some(connection) = self.connection(ticket.connection) {
             connection.answer(ticket.place, answer);
         }
     }
 
+    /// A connection, if it is still there.
+    #[must_use]
+    pub fn connection(&self, id: u64) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(&id).cloned()
+    }
+
     /// Says something to a connection that it did not ask for, if it is still there and speaks RESP3.
     pub fn push(&self, connection: u64, message: Vec<Reply>) {
-        let connection = self.connections.borrow().get(&connection).cloned();
-        if let Some(connection) = connection {
-            connection.push(message);
+        if let Some(connection) = self.connection(connection) {
+            connection.push_to_resp3(message);
         }
+    }
+
+    /// Closes every connection once its replies are sent.
+    pub fn close_all(&self) {
+        self.all().iter().for_each(|connection| connection.close());
     }
 
     /// Whether a connection is still there.
@@ -112,16 +180,78 @@ impl Face {
         self.connections.borrow().contains_key(&connection)
     }
 
-    /// Closes every connection once its replies are sent.
-    pub fn close_all(&self) {
-        for connection in self.connections.borrow().values() {
-            connection.close();
-        }
-    }
-
     /// How many clients are connected.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.connections.borrow().len()
+    }
+
+    /// All connections, the oldest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Rc<Connection>> {
+        self.connections.borrow().values().cloned().collect()
+    }
+
+    // ---- CLIENT PAUSE ----
+
+    /// Holds writes, or everything, for so long. A longer or wider pause that is under way stays.
+    pub fn pause(self: &Rc<Face>, time: Duration, is_for_all: bool) {
+        let now = Instant::now();
+        let mut pause = Pause { until: now + time, is_for_all };
+        if let Some(old) = self.pause.get().filter(|old| old.until > now) {
+            pause.until = pause.until.max(old.until);
+            pause.is_for_all |= old.is_for_all;
+        }
+        self.pause.set(Some(pause));
+        let face = self.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep_until(pause.until.into()).await;
+            face.wake_all();
+        });
+    }
+
+    /// Ends it.
+    pub fn unpause(&self) {
+        self.pause.set(None);
+        self.wake_all();
+    }
+
+    /// Whether a command has to wait.
+    #[must_use]
+    pub fn is_paused(&self, is_write: bool) -> bool {
+        self.pause.get().is_some_and(|pause| (is_write || pause.is_for_all) && pause.until > Instant::now())
+    }
+
+    fn wake_all(&self) {
+        self.all().iter().for_each(|connection| connection.wake());
+    }
+
+    // ---- MONITOR ----
+
+    /// Shows every command to a connection, or no more.
+    pub fn set_monitor(&self, connection: u64, is_on: bool) {
+        let mut monitors = self.monitors.borrow_mut();
+        monitors.retain(|known| *known != connection);
+        if is_on {
+            monitors.push(connection);
+        }
+    }
+
+    /// Shows a command to those who watch.
+    pub fn show<'a>(&self, db: u8, address: &str, words: impl Iterator<Item = &'a [u8]>) {
+        if self.monitors.borrow().is_empty() {
+            return;
+        }
+        let now = unix_time();
+        let mut line = format!("{}.{:06} [{db} {address}]", now.as_secs(), now.subsec_micros());
+        for word in words {
+            line += &format!(" \"{}\"", word.escape_ascii());
+        }
+        let line = Reply::Simple(Bytes::from(line));
+        for monitor in self.monitors.borrow().iter() {
+            if let Some(connection) = self.connection(*monitor) {
+                connection.push(line.clone());
+            }
+        }
     }
 }

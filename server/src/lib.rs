@@ -4,11 +4,13 @@
 //! on the master is answered without leaving the connection's task.
 
 pub mod commands;
+pub mod config;
 mod connection;
 mod engine;
 mod face;
 mod reply;
 pub mod resp;
+pub mod stats;
 
 pub use connection::Connection;
 pub use engine::{Answer, Engine, Facts, Ticket};

@@ -109,6 +109,7 @@ impl Running {
             applied: core.ledger.applied(),
             waiting: core.waiting(),
             journal_bytes: core.journal_bytes(),
+            voters: view.current.voters().count(),
             address: self.contact.client.clone(),
         }
     }

@@ -51,6 +51,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// How long a silent member keeps its vote.
     pub down_after: Duration,
+    /// Whether clients of other machines are refused while there is no password.
+    pub is_protected: bool,
     /// Open connections, at most.
     pub maxclients: usize,
     /// Bytes of one argument.
@@ -109,6 +111,7 @@ impl Settings {
             lease: Duration::ZERO,
             request_timeout: Duration::ZERO,
             down_after: Duration::ZERO,
+            is_protected: true,
             maxclients: 0,
             bulk_bytes_max: 0,
             query_bytes_max: 0,
@@ -219,6 +222,7 @@ impl Settings {
             },
             password: self.requirepass.clone(),
             output_bytes_max: self.output_bytes_max,
+            is_protected: self.is_protected,
             ..defaults
         }
     }

@@ -160,6 +160,20 @@ pub const TABLE: &[Setting] = &[
         ..Setting::BASE
     },
     Setting {
+        name: "protected-mode",
+        value: "yes|no",
+        default: "yes",
+        about: "Refuse clients of other machines while there is no password.",
+        set: |settings, text| match text {
+            "yes" | "no" => {
+                settings.is_protected = text == "yes";
+                Ok(())
+            }
+            _ => Err("give yes or no".into()),
+        },
+        ..Setting::BASE
+    },
+    Setting {
         name: "maxclients",
         value: "NUMBER",
         default: "10000",

@@ -1,6 +1,10 @@
 //! Commands about the connection and the node: one entry of a table each, beside its function. Commands about data are in `storage`.
 
-mod about;
+mod client;
+mod info;
+mod introspect;
+mod node;
+mod observe;
 mod session;
 mod transactions;
 
@@ -13,6 +17,8 @@ use storage::reply::Reply;
 pub enum Effect {
     /// Replies.
     Reply(Reply),
+    /// Replies nothing.
+    Silence,
     /// Replies and closes the connection.
     Close(Reply),
     /// Goes to the node: `WARLOCK …`.
@@ -66,6 +72,10 @@ pub struct OwnCommand {
     pub behind: Behind,
     /// What it does in a transaction.
     pub in_multi: InMulti,
+    /// Whether CLIENT PAUSE WRITE holds it.
+    pub pauses: bool,
+    /// Whether MONITOR does not show it.
+    pub is_secret: bool,
     /// The database that it chooses for the commands behind it.
     pub selects: Option<Selects>,
     /// What it does.
@@ -81,6 +91,8 @@ impl OwnCommand {
         before_auth: false,
         behind: Behind::Nothing,
         in_multi: InMulti::Queued,
+        pauses: false,
+        is_secret: false,
         selects: None,
         handler: |_, _, _| error("ERR not implemented"),
     };
@@ -104,7 +116,15 @@ impl OwnCommand {
 }
 
 /// Every family of commands.
-const FAMILIES: &[&[OwnCommand]] = &[session::COMMANDS, transactions::COMMANDS, about::COMMANDS];
+const FAMILIES: &[&[OwnCommand]] = &[
+    session::COMMANDS,
+    transactions::COMMANDS,
+    client::COMMANDS,
+    info::COMMANDS,
+    introspect::COMMANDS,
+    observe::COMMANDS,
+    node::COMMANDS,
+];
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static OwnCommand> {
@@ -120,6 +140,23 @@ pub fn lookup(name: &[u8]) -> Option<&'static OwnCommand> {
 
 fn error(text: impl Into<String>) -> Effect {
     Effect::Reply(Reply::Error(text.into().into()))
+}
+
+/// A subcommand that there is not.
+fn unknown_subcommand(command: &str, name: &[u8]) -> Effect {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+    error(format!("ERR unknown subcommand '{name}'. Try {command} HELP."))
+}
+
+/// The wrong number of arguments for a subcommand.
+fn wrong_subcommand_arity(command: &str, name: &[u8]) -> Effect {
+    let name = String::from_utf8_lossy(name).to_lowercase();
+    error(format!("ERR wrong number of arguments for '{command}|{name}' command"))
+}
+
+/// What HELP answers.
+fn help(lines: &[&'static str]) -> Reply {
+    Reply::Array(lines.iter().map(|line| Reply::simple(line)).collect())
 }
 
 fn is(arg: &[u8], word: &str) -> bool {

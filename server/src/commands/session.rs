@@ -1,7 +1,7 @@
 //! Commands about one connection: who it is, which database, which protocol.
 
 use super::{Behind, Effect, InMulti, OwnCommand, error, is};
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, Replies, State};
 use crate::resp::Protocol;
 use bytes::Bytes;
 use storage::commands::{Arity, database};
@@ -32,6 +32,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         before_auth: true,
         behind: Behind::Everything,
         in_multi: InMulti::Refused,
+        is_secret: true,
         handler: hello,
         ..OwnCommand::BASE
     },
@@ -40,6 +41,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Authenticates the connection.",
         arity: Arity::AtLeast(1),
         before_auth: true,
+        is_secret: true,
         handler: auth,
         ..OwnCommand::BASE
     },
@@ -70,19 +72,15 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         handler: |connection, state, _| {
             state.multi = None;
             state.watching.clear();
+            state.set_replies(Replies::On);
+            state.is_monitor = false;
+            connection.face.set_monitor(connection.id, false);
             state.db = 0;
             state.protocol = Protocol::Resp2;
             state.name = Bytes::new();
-            state.set_authenticated(connection.face.settings.password.is_none());
+            state.set_authenticated(connection.face.tunable.borrow().password.is_none());
             Effect::Reply(Reply::simple("RESET"))
         },
-        ..OwnCommand::BASE
-    },
-    OwnCommand {
-        name: "CLIENT",
-        summary: "Tells about connections, and names them.",
-        arity: Arity::AtLeast(1),
-        handler: client,
         ..OwnCommand::BASE
     },
 ];
@@ -106,7 +104,8 @@ fn select(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
 }
 
 fn check_password(connection: &Connection, user: &[u8], password: &[u8]) -> bool {
-    let wanted = connection.face.settings.password.as_ref();
+    let tunable = connection.face.tunable.borrow();
+    let wanted = tunable.password.as_ref();
     // Compared in full whatever differs first, so that the time tells nothing.
     let same = wanted.is_none_or(|wanted| {
         let wanted = wanted.as_bytes();
@@ -124,7 +123,7 @@ fn auth(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
         [user, password] => (*user, *password),
         _ => return error("ERR syntax error"),
     };
-    if args.len() == 1 && connection.face.settings.password.is_none() {
+    if args.len() == 1 && connection.face.tunable.borrow().password.is_none() {
         return error(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
@@ -189,65 +188,4 @@ fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
         (text("role"), text("master")),
         (text("modules"), Reply::Array(Vec::new())),
     ]))
-}
-
-fn client(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
-    let (what, rest) = (args[0], &args[1..]);
-    match rest {
-        [] if is(what, "ID") => {
-            Effect::Reply(Reply::Integer(i64::try_from(connection.id).unwrap_or(i64::MAX)))
-        }
-        [] if is(what, "GETNAME") => {
-            Effect::Reply(if state.name.is_empty() { Reply::Null } else { Reply::Bulk(state.name.clone()) })
-        }
-        [] if is(what, "INFO") => Effect::Reply(Reply::Bulk(Bytes::from(describe(connection, state) + "\n"))),
-        [name] if is(what, "SETNAME") => {
-            if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
-                return error("ERR Client names cannot contain spaces, newlines or special characters.");
-            }
-            state.name = Bytes::copy_from_slice(name);
-            Effect::Reply(Reply::Ok)
-        }
-        [field, value] if is(what, "SETINFO") => {
-            if value.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
-                let field = String::from_utf8_lossy(field).to_lowercase();
-                return error(format!("ERR {field} cannot contain spaces, newlines or special characters."));
-            }
-            let value = Bytes::copy_from_slice(value);
-            if is(field, "LIB-NAME") {
-                state.library.0 = value;
-            } else if is(field, "LIB-VER") {
-                state.library.1 = value;
-            } else {
-                return error(format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(field)));
-            }
-            Effect::Reply(Reply::Ok)
-        }
-        [switch] if is(what, "NO-EVICT") || is(what, "NO-TOUCH") => {
-            if is(switch, "ON") || is(switch, "OFF") {
-                Effect::Reply(Reply::Ok)
-            } else {
-                error("ERR syntax error")
-            }
-        }
-        _ => {
-            let what = String::from_utf8_lossy(what).into_owned();
-            error(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{what}'. Try CLIENT HELP."
-            ))
-        }
-    }
-}
-
-fn describe(connection: &Connection, state: &State) -> String {
-    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-    let protocol = if state.protocol == Protocol::Resp3 { 3 } else { 2 };
-    format!(
-        "id={} name={} db={} resp={protocol} lib-name={} lib-ver={}",
-        connection.id,
-        text(&state.name),
-        state.db,
-        text(&state.library.0),
-        text(&state.library.1)
-    )
 }

@@ -27,6 +27,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         arity: Arity::Exactly(0),
         behind: Behind::Reads,
         in_multi: InMulti::Ends,
+        pauses: true,
         handler: |connection, state, _| connection.exec(state),
         ..OwnCommand::BASE
     },

@@ -18,10 +18,13 @@ use crate::commands::{self, Behind, Effect, InMulti, OwnCommand};
 use crate::engine::{Answer, Ticket};
 use crate::face::Face;
 use crate::resp::{Parser, Protocol, Request};
+use crate::stats::Sender;
 use bytes::{Bytes, BytesMut};
-use places::{Finding, Place, Places};
-use std::cell::RefCell;
+use places::{Call, Finding, Place, Places};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Instant;
 use storage::commands::{CommandSpec, Handler, lookup};
 use storage::machine::{encode_command, encode_command_of};
 use storage::reply::Reply;
@@ -33,6 +36,8 @@ const PLACES_MAX: usize = 4_096;
 const BLOCKED_INPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one connection's writes that are on their way, at most.
 const WRITE_BYTES_MAX: usize = 64 << 20;
+/// How much of what was pushed is put into the output before the client has read some.
+const PUSH_AHEAD_BYTES: usize = 64 << 10;
 
 const NO_AUTH: Reply = Reply::error("NOAUTH Authentication required.");
 
@@ -42,10 +47,31 @@ pub struct Connection {
     pub id: u64,
     /// Where the client is.
     pub address: String,
+    /// Where it connected to.
+    pub local: String,
     /// All connections.
     pub face: Rc<Face>,
+    /// Since when it is there.
+    pub since: Instant,
     state: RefCell<State>,
+    /// What the client did not ask for, on its way to the output. Apart from the state, so that anybody can push at any time.
+    pushed: RefCell<VecDeque<Reply>>,
+    pushed_bytes: Cell<usize>,
+    is_killed: Cell<bool>,
     wake: Notify,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// The client gets them.
+    On,
+    /// It gets none.
+    Off,
+    /// It gets none to the next request.
+    SkipNext,
+    /// It gets none to this one.
+    Skip,
 }
 
 /// What a connection remembers.
@@ -64,6 +90,12 @@ pub struct State {
     pub multi: Option<Multi>,
     /// What WATCH remembers.
     pub watching: Watching,
+    /// CLIENT REPLY.
+    pub replies: Replies,
+    /// Whether it sees every command.
+    pub is_monitor: bool,
+    /// The last command, and when it came.
+    pub last: (&'static str, Instant),
     parser: Parser,
     input: BytesMut,
     places: Places,
@@ -71,14 +103,17 @@ pub struct State {
     held: Option<Request>,
     /// A command that may wait, or a transaction that may change the connection, is on its way: nothing behind it is looked at.
     is_blocked: bool,
+    /// What is held waits for the end of a CLIENT PAUSE; whether it is a write.
+    paused: Option<bool>,
     is_closing: bool,
 }
 
 impl Connection {
     /// A new connection.
     #[must_use]
-    pub fn new(id: u64, address: String, face: Rc<Face>) -> Connection {
-        let is_authenticated = face.settings.password.is_none();
+    pub fn new(id: u64, address: String, local: String, face: Rc<Face>) -> Connection {
+        let is_authenticated = face.tunable.borrow().password.is_none();
+        let since = Instant::now();
         let state = State {
             db: 0,
             protocol: Protocol::Resp2,
@@ -87,20 +122,77 @@ impl Connection {
             library: (Bytes::new(), Bytes::new()),
             multi: None,
             watching: Watching::default(),
+            replies: Replies::On,
+            is_monitor: false,
+            last: ("NULL", since),
             parser: Parser::new(face.settings.limits, is_authenticated),
             input: BytesMut::new(),
             places: Places::default(),
             held: None,
             is_blocked: false,
+            paused: None,
             is_closing: false,
         };
-        Connection { id, address, face, state: RefCell::new(state), wake: Notify::new() }
+        Connection {
+            id,
+            address,
+            local,
+            face,
+            since,
+            state: RefCell::new(state),
+            pushed: RefCell::default(),
+            pushed_bytes: Cell::new(0),
+            is_killed: Cell::new(false),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Looks at what another connection remembers. Nothing if it is at work this very moment.
+    pub fn look<T>(&self, look: impl FnOnce(&State) -> T) -> Option<T> {
+        self.state.try_borrow().ok().map(|state| look(&state))
+    }
+
+    /// Closes the connection, whatever it does.
+    pub fn kill(&self) {
+        self.is_killed.set(true);
+        self.wake();
+    }
+
+    /// Lets it look whether there is something to do.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Sends something that the client did not ask for. A client that does not read is closed when too much waits for it.
+    pub fn push(&self, reply: Reply) {
+        let bytes = self.pushed_bytes.get() + reply.bytes_at_most();
+        if bytes > self.face.tunable.borrow().push_bytes_max {
+            self.pushed.borrow_mut().clear();
+            self.face.stats.borrow_mut().overflowed += 1;
+            return self.kill();
+        }
+        self.pushed_bytes.set(bytes);
+        self.pushed.borrow_mut().push_back(reply);
+        self.wake();
+    }
+
+    /// Moves what was pushed to the output, as long as the client keeps up.
+    fn take_pushed(&self, state: &mut State) {
+        let mut pushed = self.pushed.borrow_mut();
+        while state.places.output.len() < PUSH_AHEAD_BYTES
+            && let Some(reply) = pushed.pop_front()
+        {
+            self.pushed_bytes.set(self.pushed_bytes.get().saturating_sub(reply.bytes_at_most()));
+            if state.replies != Replies::Off {
+                state.places.put(&reply, state.protocol);
+            }
+        }
     }
 
     /// An answer for a place.
     pub fn answer(&self, place: u64, answer: Answer) {
         let mut state = self.state.borrow_mut();
-        let Some(waiting) = state.places.take(place) else { return };
+        let Some((waiting, call)) = state.places.take(place) else { return };
         let reply = match (answer, waiting) {
             (Answer::Ran(bytes), waiting) => {
                 let reply = Reply::decode(&bytes)
@@ -128,10 +220,31 @@ impl Connection {
                 })
             }
         };
+        if let Some(call) = call {
+            self.count(&call, &reply, &state);
+        }
         let protocol = state.protocol;
         state.places.fill(place, reply, protocol);
         drop(state);
-        self.wake.notify_one();
+        self.wake();
+    }
+
+    /// A command has its reply.
+    fn count(&self, call: &Call, reply: &Reply, state: &State) {
+        let took = call.since.elapsed();
+        let error = if let Reply::Error(text) = reply { Some(&text[..]) } else { None };
+        let mut stats = self.face.stats.borrow_mut();
+        stats.ran(call.name, took, error);
+        let Some(request) = &call.request else { return };
+        let tunable = self.face.tunable.borrow();
+        let is_slow = u128::try_from(tunable.slower_than_us).is_ok_and(|limit| took.as_micros() >= limit);
+        if is_slow {
+            let sender = Sender { address: &self.address, name: &state.name };
+            stats.slow(request.iter(), took, &sender, tunable.slow_max);
+        }
+        if tunable.latency_ms > 0 && took.as_millis() >= u128::from(tunable.latency_ms) {
+            stats.late(took);
+        }
     }
 
     /// Takes no more requests, and closes once the replies are sent.
@@ -140,13 +253,10 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Says something that was not asked for, to a client whose protocol has room for it. It comes between replies, never inside one.
-    pub fn push(&self, message: Vec<Reply>) {
-        let mut state = self.state.borrow_mut();
-        if state.protocol == Protocol::Resp3 && !state.is_closing {
-            state.places.push_out(&Reply::Push(message));
-            drop(state);
-            self.wake.notify_one();
+    /// Sends something that the client did not ask for, if its protocol has room for it.
+    pub fn push_to_resp3(&self, message: Vec<Reply>) {
+        if self.look(|state| state.protocol == Protocol::Resp3).unwrap_or(false) {
+            self.push(Reply::Push(message));
         }
     }
 
@@ -154,10 +264,12 @@ impl Connection {
     fn process(&self) -> Result<(), ()> {
         loop {
             let mut state = self.state.borrow_mut();
+            self.take_pushed(&mut state);
             if state.is_closing || state.is_full(self) {
                 return Ok(());
             }
             state.is_blocked = false;
+            state.paused = None;
             if let Some(request) = state.held.take() {
                 self.execute(request, &mut state);
                 continue;
@@ -175,7 +287,8 @@ impl Connection {
                     return Err(());
                 }
             };
-            self.face.commands.set(self.face.commands.get() + 1);
+            self.face.stats.borrow_mut().processed += 1;
+            state.begin();
             self.execute(request, &mut state);
         }
     }
@@ -184,16 +297,18 @@ impl Connection {
         let words: Vec<&[u8]> = request.iter().collect();
         let Some((name, args)) = words.split_first() else { return };
         if let Some(own) = commands::lookup(name) {
+            state.last = (own.name, Instant::now());
             return self.execute_own(own, &request, args, state);
         }
         let Some(spec) = lookup(name) else {
-            return state.refuse(storage::commands::unknown_command(name, args));
+            return self.refuse(None, storage::commands::unknown_command(name, args), state);
         };
+        state.last = (spec.name, Instant::now());
         if !spec.arity.allows(args.len()) {
-            return state.refuse(storage::commands::wrong_arity(spec));
+            return self.refuse(Some(spec.name), storage::commands::wrong_arity(spec), state);
         }
         if !state.is_authenticated {
-            return state.refuse(NO_AUTH);
+            return self.refuse(Some(spec.name), NO_AUTH, state);
         }
         if let Some(multi) = &mut state.multi {
             let db = multi.db;
@@ -201,11 +316,27 @@ impl Connection {
             let reply = multi.push_data(payload, &words, self.face.settings.limits.request_bytes_max);
             return state.done(reply);
         }
+        if self.face.is_paused(spec.is_write()) {
+            state.paused = Some(spec.is_write());
+            state.held = Some(request);
+            return;
+        }
         self.execute_data(spec, request, state);
     }
 
+    /// A request that is wrong before it could run: a transaction with it in it is not done.
+    fn refuse(&self, name: Option<&'static str>, error: Reply, state: &mut State) {
+        if let Reply::Error(text) = &error {
+            self.face.stats.borrow_mut().rejected(name, text);
+        }
+        if let Some(multi) = &mut state.multi {
+            multi.abort();
+        }
+        state.done(error);
+    }
+
     /// A command about the connection or the node.
-    fn execute_own(&self, own: &OwnCommand, request: &Request, args: &[&[u8]], state: &mut State) {
+    fn execute_own(&self, own: &'static OwnCommand, request: &Request, args: &[&[u8]], state: &mut State) {
         if !own.arity.allows(args.len()) {
             if own.in_multi == InMulti::Ends {
                 // Redis says so also when there is no transaction to discard.
@@ -213,16 +344,17 @@ impl Connection {
                 state.watching.clear();
                 return state.done(own.wrong_arity_ends());
             }
-            return state.refuse(own.wrong_arity());
+            return self.refuse(Some(own.name), own.wrong_arity(), state);
         }
         if !state.is_authenticated && !own.before_auth {
-            return state.refuse(NO_AUTH);
+            return self.refuse(Some(own.name), NO_AUTH, state);
         }
         if state.multi.is_some() {
             match own.in_multi {
                 InMulti::Runs | InMulti::Ends => {}
                 InMulti::Refused => {
-                    return state.refuse(Reply::error("ERR Command not allowed inside a transaction"));
+                    let error = Reply::error("ERR Command not allowed inside a transaction");
+                    return self.refuse(Some(own.name), error, state);
                 }
                 InMulti::Queued => return self.queue_own(own, request, args, state),
             }
@@ -233,12 +365,20 @@ impl Connection {
             Behind::Writes => state.places.has_writes(),
             Behind::Everything => !state.places.is_empty(),
         };
-        if waits {
+        if own.pauses && self.face.is_paused(true) {
+            state.paused = Some(true);
+        }
+        if waits || state.paused.is_some() {
             state.held = Some(request.clone());
             return;
         }
+        if !own.is_secret {
+            self.face.show(state.db, &self.address, request.iter());
+        }
+        let shown = Some(request.clone()).filter(|_| !own.is_secret);
+        let call = Call { name: own.name, since: Instant::now(), request: shown };
         let effect = (own.handler)(self, state, args);
-        self.take_effect(effect, state);
+        self.take_effect(effect, call, state);
     }
 
     fn queue_own(&self, own: &OwnCommand, request: &Request, args: &[&[u8]], state: &mut State) {
@@ -252,16 +392,23 @@ impl Connection {
     }
 
     /// A command about data.
-    fn execute_data(&self, spec: &CommandSpec, request: Request, state: &mut State) {
+    fn execute_data(&self, spec: &'static CommandSpec, request: Request, state: &mut State) {
+        let call = Call { name: spec.name, since: Instant::now(), request: None };
         match spec.handler {
             Handler::Read(_) if state.places.has_writes() => state.held = Some(request),
-            Handler::Read(_) => self.read(Read::Command(state.db, request), state),
+            Handler::Read(_) => {
+                self.face.show(state.db, &self.address, request.iter());
+                let call = Call { request: Some(request.clone()), ..call };
+                self.read(Read::Command(state.db, request), call, state);
+            }
             Handler::Write(_) if state.places.has_reads() => state.held = Some(request),
             Handler::Write(_) => {
+                self.face.show(state.db, &self.address, request.iter());
                 let words: Vec<&[u8]> = request.iter().collect();
                 state.is_blocked = spec.may_block(words.get(1..).unwrap_or_default());
                 let payload = self.encode(spec, state.db, &words);
-                let place = state.places.push(Place::Write(payload.len()));
+                let request = Some(request).filter(|_| !state.is_blocked);
+                let place = state.places.push(Place::Write(payload.len()), Some(Call { request, ..call }));
                 self.face.engine.write(payload, self.ticket(place));
             }
         }
@@ -277,16 +424,17 @@ impl Connection {
     }
 
     /// Reads at once if that is allowed here, else as soon as it is.
-    fn read(&self, read: Read, state: &mut State) {
+    fn read(&self, read: Read, call: Call, state: &mut State) {
         if !state.places.has_reads() {
             let mut finding = None;
             self.face.engine.read_now(&mut |view| finding = Some(read.run(view)));
             if let Some(finding) = finding {
                 let reply = self.found(finding, state);
+                self.count(&call, &reply, state);
                 return state.done(reply);
             }
         }
-        let place = state.places.push(Place::Read(read));
+        let place = state.places.push(Place::Read(read), Some(call));
         self.face.engine.read_later(self.ticket(place));
     }
 
@@ -299,19 +447,23 @@ impl Connection {
         }
     }
 
-    fn take_effect(&self, effect: Effect, state: &mut State) {
+    fn take_effect(&self, effect: Effect, call: Call, state: &mut State) {
         match effect {
-            Effect::Reply(reply) => state.done(reply),
+            Effect::Reply(reply) => {
+                self.count(&call, &reply, state);
+                state.done(reply);
+            }
+            Effect::Silence => self.count(&call, &Reply::Ok, state),
             Effect::Close(reply) => {
                 state.done(reply);
                 state.is_closing = true;
             }
             Effect::Admin(words) => {
-                let place = state.places.push(Place::Admin);
+                let place = state.places.push(Place::Admin, Some(call));
                 self.face.engine.admin(words, self.ticket(place));
             }
-            Effect::Read(read) => self.read(read, state),
-            Effect::Submit(payload, own) => self.submit(payload, own, state),
+            Effect::Read(read) => self.read(read, call, state),
+            Effect::Submit(payload, own) => self.submit(payload, own, call, state),
         }
     }
 
@@ -332,19 +484,38 @@ impl State {
         self.places.done(reply, protocol);
     }
 
-    /// A request that is wrong before it could run: a transaction with it in it is not done.
-    fn refuse(&mut self, error: Reply) {
-        if let Some(multi) = &mut self.multi {
-            multi.abort();
-        }
-        self.done(error);
+    /// A request begins.
+    fn begin(&mut self) {
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            other => other,
+        };
+        self.places.is_silent = !matches!(self.replies, Replies::On | Replies::SkipNext);
+    }
+
+    /// CLIENT REPLY.
+    pub fn set_replies(&mut self, replies: Replies) {
+        self.replies = replies;
+        self.places.is_silent = replies == Replies::Off;
+    }
+
+    /// Bytes that wait: from the client, in writes on their way, for the client.
+    pub fn bytes(&self) -> (usize, usize, usize) {
+        (self.input.len(), self.places.write_bytes(), self.places.output.len())
+    }
+
+    /// Whether a command of it waits for its reply.
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked && !self.places.is_empty()
     }
 
     fn is_full(&self, connection: &Connection) -> bool {
         let waits = (self.held.is_some() || self.is_blocked) && !self.places.is_empty();
         waits
+            || self.paused.is_some_and(|is_write| connection.face.is_paused(is_write))
             || self.places.write_bytes() >= WRITE_BYTES_MAX
             || self.places.len() >= PLACES_MAX
-            || self.places.output.len() >= connection.face.settings.output_bytes_max
+            || self.places.output.len() >= connection.face.tunable.borrow().output_bytes_max
     }
 }

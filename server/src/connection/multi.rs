@@ -5,7 +5,7 @@
 //! * T2: a WATCH that could not be answered counts as a change: the EXEC behind it does nothing.
 //! * T3: what the connection does itself (PING, SELECT, CLIENT …) stands in the reply at its place and is done only if the rest was.
 
-use super::places::{Own, Place};
+use super::places::{Call, Own, Place};
 use super::{Connection, State};
 use crate::commands;
 use crate::commands::Effect;
@@ -158,9 +158,9 @@ impl Connection {
     }
 
     /// Submits a transaction. What comes behind one that changes the connection waits for it.
-    pub(super) fn submit(&self, payload: Bytes, own: Vec<Own>, state: &mut State) {
+    pub(super) fn submit(&self, payload: Bytes, own: Vec<Own>, call: Call, state: &mut State) {
         state.is_blocked = !own.is_empty();
-        let place = state.places.push(Place::Exec(payload.len(), own));
+        let place = state.places.push(Place::Exec(payload.len(), own), Some(call));
         self.face.engine.write(payload, self.ticket(place));
     }
 

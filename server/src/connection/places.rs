@@ -4,6 +4,7 @@ use crate::reply;
 use crate::resp::{Encoder, Protocol, Request};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
+use std::time::Instant;
 use storage::commands::{Args, Handler, Watched, lookup};
 use storage::machine::View;
 use storage::reply::Reply;
@@ -75,12 +76,29 @@ fn run_command(db: u8, request: &Request, view: &View<'_>) -> Reply {
     }
 }
 
+/// What is remembered about a request until it is answered.
+pub struct Call {
+    /// The command's name in the table.
+    pub name: &'static str,
+    /// When it was taken.
+    pub since: Instant,
+    /// What was asked; nothing for commands that may wait long by their nature.
+    pub request: Option<Request>,
+}
+
+struct Entry {
+    place: Place,
+    call: Option<Call>,
+    /// CLIENT REPLY OFF or SKIP: the client wants no reply.
+    is_silent: bool,
+}
+
 /// The places, and the output that those in front have become.
 #[derive(Default)]
 pub struct Places {
     /// The number of the first place.
     first: u64,
-    queue: VecDeque<Place>,
+    queue: VecDeque<Entry>,
     /// Writes among the places, and reads that wait for their permission.
     writes: usize,
     reads: usize,
@@ -88,6 +106,8 @@ pub struct Places {
     write_bytes: usize,
     /// Bytes for the client.
     pub output: BytesMut,
+    /// Whether the client wants no reply to what comes now.
+    pub is_silent: bool,
 }
 
 impl Places {
@@ -117,7 +137,7 @@ impl Places {
     }
 
     /// A place at the end; the result names it.
-    pub fn push(&mut self, place: Place) -> u64 {
+    pub fn push(&mut self, place: Place, call: Option<Call>) -> u64 {
         match &place {
             Place::Write(bytes) | Place::Exec(bytes, _) => {
                 self.writes += 1;
@@ -126,18 +146,19 @@ impl Places {
             Place::Read(_) => self.reads += 1,
             Place::Admin | Place::Done(_) | Place::Raw(_) => {}
         }
-        self.queue.push_back(place);
+        self.queue.push_back(Entry { place, call, is_silent: self.is_silent });
         self.first + self.queue.len() as u64 - 1
     }
 
     /// Takes out what waits at a place, to be answered with [`Places::fill`]. Nothing if it is answered already.
-    pub fn take(&mut self, place: u64) -> Option<Place> {
+    pub fn take(&mut self, place: u64) -> Option<(Place, Option<Call>)> {
         let index = usize::try_from(place.checked_sub(self.first)?).ok()?;
         let waiting = self.queue.get_mut(index)?;
-        if matches!(waiting, Place::Done(_) | Place::Raw(_)) {
+        if matches!(waiting.place, Place::Done(_) | Place::Raw(_)) {
             return None;
         }
-        let taken = std::mem::replace(waiting, Place::Admin);
+        let taken = std::mem::replace(&mut waiting.place, Place::Admin);
+        let call = waiting.call.take();
         match &taken {
             Place::Write(bytes) | Place::Exec(bytes, _) => {
                 self.writes -= 1;
@@ -146,14 +167,14 @@ impl Places {
             Place::Read(_) => self.reads -= 1,
             Place::Admin | Place::Done(_) | Place::Raw(_) => {}
         }
-        Some(taken)
+        Some((taken, call))
     }
 
     /// Answers a place that was taken.
     pub fn fill(&mut self, place: u64, reply: Reply, protocol: Protocol) {
         let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
-            *waiting = Place::Done(reply);
+            waiting.place = Place::Done(reply);
         }
         self.drain(protocol);
     }
@@ -162,35 +183,34 @@ impl Places {
     pub fn done(&mut self, reply: Reply, protocol: Protocol) {
         if self.queue.is_empty() {
             self.first += 1;
-            self.put(&reply, protocol);
+            if !self.is_silent {
+                self.put(&reply, protocol);
+            }
         } else {
-            self.queue.push_back(Place::Done(reply));
+            self.push(Place::Done(reply), None);
         }
     }
 
     /// The same for bytes.
     pub fn raw(&mut self, bytes: BytesMut, protocol: Protocol) {
-        self.queue.push_back(Place::Raw(bytes));
+        self.push(Place::Raw(bytes), None);
         self.drain(protocol);
     }
 
-    /// Puts a message between the replies.
-    pub fn push_out(&mut self, message: &Reply) {
-        self.put(message, Protocol::Resp3);
-    }
-
-    fn put(&mut self, done: &Reply, protocol: Protocol) {
+    /// Appends a reply to the output.
+    pub fn put(&mut self, done: &Reply, protocol: Protocol) {
         let mut encoder = Encoder::new(&mut self.output, protocol);
         reply::put(&mut encoder, done);
     }
 
     /// Moves what is answered to the output, in order.
     fn drain(&mut self, protocol: Protocol) {
-        while let Some(Place::Done(_) | Place::Raw(_)) = self.queue.front() {
+        while let Some(Place::Done(_) | Place::Raw(_)) = self.queue.front().map(|entry| &entry.place) {
             self.first += 1;
             match self.queue.pop_front() {
-                Some(Place::Done(done)) => self.put(&done, protocol),
-                Some(Place::Raw(bytes)) => self.output.extend_from_slice(&bytes),
+                Some(Entry { is_silent: true, .. }) => {}
+                Some(Entry { place: Place::Done(done), .. }) => self.put(&done, protocol),
+                Some(Entry { place: Place::Raw(bytes), .. }) => self.output.extend_from_slice(&bytes),
                 _ => {}
             }
         }

@@ -17,6 +17,9 @@ pub async fn serve(stream: TcpStream, connection: &Connection) {
 
 async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Result<()> {
     loop {
+        if connection.is_killed.get() {
+            return Ok(());
+        }
         // An error is already in the output.
         let _ = connection.process();
         let (wants_write, wants_read, is_over) = {
@@ -24,7 +27,10 @@ async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Res
             let output = &mut state.places.output;
             while !output.is_empty() {
                 match stream.try_write(output) {
-                    Ok(written) => output.advance(written),
+                    Ok(written) => {
+                        output.advance(written);
+                        connection.face.stats.borrow_mut().bytes_out += written as u64;
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
@@ -38,6 +44,9 @@ async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Res
         if is_over {
             return Ok(());
         }
+        if !wants_write && !connection.pushed.borrow().is_empty() {
+            continue;
+        }
         tokio::select! {
             biased;
             () = connection.wake.notified() => {}
@@ -49,7 +58,7 @@ async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Res
                 parser.make_room(input);
                 match stream.try_read_buf(input) {
                     Ok(0) => return Ok(()),
-                    Ok(_) => {}
+                    Ok(read) => connection.face.stats.borrow_mut().bytes_in += read as u64,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),
                 }

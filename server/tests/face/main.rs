@@ -1,6 +1,8 @@
 //! The Redis face over a real machine and real sockets, without a cluster: what one client sees.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod clients;
 #[allow(dead_code, reason = "not every test needs everything")]
 mod lone;
+mod operators;
 mod transactions;

@@ -1,0 +1,126 @@
+//! CLIENT, and what protects a node from its clients. Texts were compared with those of Redis 7.0.15.
+
+use crate::lone::with_face;
+use std::time::{Duration, Instant};
+use warlock_server::Settings;
+
+#[test]
+fn clients_are_listed_named_and_killed() {
+    with_face(Settings::default(), async |served| {
+        let (mut one, mut other) = (served.client().await, served.client().await);
+        other.talk("CLIENT SETNAME other -> +OK\n CLIENT GETNAME -> \"other\"\n SELECT 3 -> +OK").await;
+        let other_id = other.ask("CLIENT ID").await;
+        let list = one.ask("CLIENT LIST").await;
+        assert_eq!(list.matches("id=").count(), 2, "{list}");
+        assert!(
+            list.contains("name=other") && list.contains(" db=3 ") && list.contains("cmd=client "),
+            "{list}"
+        );
+        let list = one.ask(&format!("CLIENT LIST ID {}", &other_id[1..])).await;
+        assert_eq!(list.matches("id=").count(), 1, "{list}");
+        one.talk(
+            "CLIENT SETNAME a\u{7f} -> -ERR Client names cannot contain spaces, newlines or special characters.
+             CLIENT KILL 1.2.3.4:5 -> -ERR No such client
+             CLIENT KILL ID 999 -> :0
+             CLIENT KILL ID x -> -ERR client-id should be greater than 0
+             CLIENT KILL FOO BAR -> -ERR syntax error
+             CLIENT KILL -> -ERR wrong number of arguments for 'client|kill' command
+             CLIENT FOO -> -ERR unknown subcommand 'FOO'. Try CLIENT HELP.
+             CLIENT GETNAME x -> -ERR wrong number of arguments for 'client|getname' command
+             CLIENT UNBLOCK 999 -> :0
+             CLIENT GETREDIR -> :-1",
+        )
+        .await;
+        assert_eq!(one.ask(&format!("CLIENT KILL ID {}", &other_id[1..])).await, ":1");
+        assert!(other.is_closed().await);
+        let mut third = served.client().await;
+        third.ask("PING").await;
+        assert_eq!(one.ask("CLIENT KILL TYPE normal SKIPME yes").await, ":1");
+        assert!(third.is_closed().await);
+        assert_eq!(one.ask("CLIENT KILL TYPE normal SKIPME no").await, ":1");
+        assert!(one.is_closed().await);
+    });
+}
+
+#[test]
+fn replies_are_kept_back_when_the_client_wants_none() {
+    with_face(Settings::default(), async |served| {
+        for is_master in [true, false] {
+            served.engine.is_master.set(is_master);
+            let mut client = served.client().await;
+            for request in ["CLIENT REPLY OFF", "SET a 1", "GET a", "PING", "CLIENT REPLY SKIP"] {
+                client.send(request).await;
+            }
+            assert_eq!(client.ask("CLIENT REPLY ON").await, "+OK");
+            client.send("CLIENT REPLY SKIP").await;
+            client.send("GET a").await;
+            client.talk("INCR a -> :2\n SET a 1 -> +OK").await;
+        }
+    });
+}
+
+#[test]
+fn a_pause_holds_writes_or_everything_until_it_ends() {
+    with_face(Settings::default(), async |served| {
+        let (mut one, mut other) = (served.client().await, served.client().await);
+        assert_eq!(one.ask("CLIENT PAUSE 3600000 WRITE").await, "+OK");
+        other.send("SET a 1").await;
+        other.send("GET a").await;
+        one.talk("GET a -> nil\n PING -> +PONG\n CLIENT UNPAUSE -> +OK").await;
+        assert_eq!((other.receive().await, other.receive().await), ("+OK".into(), "\"1\"".into()));
+        let start = Instant::now();
+        assert_eq!(one.ask("CLIENT PAUSE 200").await, "+OK");
+        assert_eq!(other.ask("GET a").await, "\"1\"");
+        assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
+        one.talk("CLIENT PAUSE x -> -ERR timeout is not an integer or out of range\n CLIENT PAUSE -1 -> -ERR timeout is negative")
+            .await;
+    });
+}
+
+#[test]
+fn a_password_is_asked_for_and_until_then_little_is_allowed() {
+    with_face(Settings { password: Some("secret".into()), ..Settings::default() }, async |served| {
+        let mut client = served.client().await;
+        client
+            .talk(
+                "PING -> -NOAUTH Authentication required.
+                 GET a -> -NOAUTH Authentication required.
+                 MULTI -> -NOAUTH Authentication required.
+                 CLIENT LIST -> -NOAUTH Authentication required.
+                 AUTH wrong -> -WRONGPASS invalid username-password pair or user is disabled.
+                 AUTH other secret -> -WRONGPASS invalid username-password pair or user is disabled.
+                 AUTH secret -> +OK
+                 PING -> +PONG
+                 RESET -> +RESET
+                 PING -> -NOAUTH Authentication required.",
+            )
+            .await;
+        let mut many = served.client().await;
+        many.send("AUTH 1 2 3 4 5 6 7 8 9 10").await;
+        assert_eq!(many.receive().await, "-ERR Protocol error: unauthenticated multibulk length");
+        assert!(many.is_closed().await);
+        let mut large = served.client().await;
+        large.send_words(&[b"AUTH", &[b'x'; 16_385]]).await;
+        assert_eq!(large.receive().await, "-ERR Protocol error: unauthenticated bulk length");
+        let mut good = served.client().await;
+        assert!(good.ask("HELLO 3 AUTH default secret").await.starts_with('{'));
+        assert_eq!(good.ask("CONFIG SET requirepass other").await, "+OK");
+        assert_eq!(good.ask("PING").await, "+PONG", "who is in stays in");
+        assert_eq!(served.client().await.ask("AUTH secret").await.split(' ').next(), Some("-WRONGPASS"));
+    });
+}
+
+#[test]
+fn too_many_clients_are_refused() {
+    with_face(Settings { clients_max: 2, ..Settings::default() }, async |served| {
+        let (mut one, mut two) = (served.client().await, served.client().await);
+        one.ask("PING").await;
+        two.ask("PING").await;
+        let mut three = served.client().await;
+        assert_eq!(three.receive().await, "-ERR max number of clients reached");
+        assert!(three.is_closed().await);
+        assert_eq!(one.ask("CONFIG SET maxclients 3").await, "+OK");
+        assert_eq!(served.client().await.ask("PING").await, "+PONG");
+        assert!(one.ask("INFO stats").await.contains("rejected_connections:1"));
+    });
+}
