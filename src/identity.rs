@@ -136,6 +136,12 @@ impl NodeIdentity {
         Self::parse(&text).ok_or(IdentityError::Damaged(path))
     }
 
+    /// The beginning of a cluster's id, for names.
+    #[must_use]
+    pub fn short(cluster: &[u8; 16]) -> String {
+        to_hex(&cluster[..4])
+    }
+
     fn parse(text: &str) -> Option<NodeIdentity> {
         let field = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = ").map(str::to_string))

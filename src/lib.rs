@@ -5,6 +5,7 @@ pub mod codec;
 pub mod host;
 pub mod identity;
 pub mod node;
+pub mod rebirth;
 pub mod settings;
 pub mod snapshots;
 pub mod startup;

@@ -64,6 +64,19 @@ enum Command {
     ///   warlock admin help
     #[command(verbatim_doc_comment)]
     Admin(cli::admin::Flags),
+    /// Make a new cluster of one from a backup.
+    ///
+    /// It has a new id, and its tokens and versions are far ahead of the old cluster's: nothing of the old one can be taken for something of it.
+    ///
+    /// Examples:
+    ///   warlock admin -n 7001 backup monday.warlock
+    ///   warlock restore monday.warlock --dir data/restored
+    #[command(verbatim_doc_comment)]
+    Restore(cli::restore::RestoreFlags),
+    /// Make a new cluster of one of what a node has, when a majority of its cluster is gone for good.
+    ///
+    /// Example: warlock recover --force-new-cluster --dir data/n1
+    Recover(cli::restore::RecoverFlags),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +87,8 @@ fn main() -> ExitCode {
         Command::Bench(flags) => cli::bench::run(&flags),
         Command::Dev(flags) => finish(cli::dev::run(&flags)),
         Command::Admin(flags) => finish(cli::admin::run(flags)),
+        Command::Restore(flags) => finish(cli::restore::restore(&flags)),
+        Command::Recover(flags) => finish(cli::restore::recover(&flags)),
     }
 }
 

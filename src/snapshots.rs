@@ -41,6 +41,38 @@ pub struct Loaded {
     pub machine: Machine<MemoryStore>,
 }
 
+impl Loaded {
+    /// Reads a snapshot of any node: a backup.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    pub fn read(path: &Path) -> Result<Loaded, SnapshotError> {
+        Self::from_reader(SnapshotReader::open_any(path)?, path)
+    }
+
+    fn from_reader(reader: SnapshotReader, path: &Path) -> Result<Loaded, SnapshotError> {
+        let slot = reader.slot();
+        let attachment: Attachment =
+            codec::from_bytes(reader.attachment()).map_err(|error| SnapshotError::Foreign {
+                path: path.to_path_buf(),
+                problem: format!("what consensus put into it cannot be read: {error}"),
+            })?;
+        let mut machine = Machine::default();
+        machine.install(reader)?;
+        Ok(Loaded { slot, ledger: attachment.ledger, view: attachment.view, machine })
+    }
+
+    /// Writes it as the first snapshot of another node.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn write(&self, directory: &Path, id: [u8; 16]) -> Result<(), SnapshotError> {
+        let attachment =
+            codec::to_bytes(&Attachment { ledger: self.ledger.clone(), view: self.view.clone() });
+        snapshot::write(directory, id, &attachment, &self.machine.snapshot()).map(|_| ())
+    }
+}
+
 /// A node's snapshots.
 pub struct Snapshots {
     directory: PathBuf,
@@ -96,16 +128,7 @@ impl Snapshots {
     }
 
     fn load(&self, path: &Path) -> Result<Loaded, SnapshotError> {
-        let reader = SnapshotReader::open(path, self.id)?;
-        let slot = reader.slot();
-        let attachment: Attachment =
-            codec::from_bytes(reader.attachment()).map_err(|error| SnapshotError::Foreign {
-                path: path.to_path_buf(),
-                problem: format!("what consensus put into it cannot be read: {error}"),
-            })?;
-        let mut machine = Machine::default();
-        machine.install(reader)?;
-        Ok(Loaded { slot, ledger: attachment.ledger, view: attachment.view, machine })
+        Loaded::from_reader(SnapshotReader::open(path, self.id)?, path)
     }
 
     /// Whether one should be taken now.
@@ -152,6 +175,13 @@ impl Snapshots {
                 None
             }
         }
+    }
+
+    /// The newest finished snapshot: its slot and its size.
+    #[must_use]
+    pub fn newest_finished(&self) -> Option<(u64, u64)> {
+        let (slot, path) = snapshot::list(&self.directory).ok()?.into_iter().next()?;
+        Some((slot, fs::metadata(path).ok()?.len()))
     }
 
     /// A piece of the snapshot of `slot`, or of the newest one if that is gone.

@@ -2,9 +2,11 @@
 
 pub mod access;
 pub mod admin;
+pub mod backup;
 pub mod bench;
 pub mod dev;
 pub mod form;
+pub mod restore;
 pub mod server;
 pub mod shell;
 

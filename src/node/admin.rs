@@ -26,6 +26,8 @@ const HELP: &[&str] = &[
     "TRANSFER-MASTER [node]     Hand the mastership over, to this node or to the best one.",
     "CHECKSUM                   Compare the data of all members at one slot.",
     "SNAPSHOT                   Write a snapshot of this node now.",
+    "BACKUP                     Make everything up to now readable as one file ('warlock admin backup FILE' does it all).",
+    "BACKUP slot offset         A piece of that file.",
     "HELP                       This text.",
 ];
 
@@ -65,11 +67,11 @@ impl Running {
             ("MEMBERS", []) => Ok(self.members().await),
             ("CHECKSUM", []) => self.compare_checksums().await,
             ("SNAPSHOT", []) => {
-                let core = self.core.borrow();
-                let view = core.node.replica().view().clone();
-                self.snapshots.borrow_mut().take(&core.ledger, &view, &core.backend.machine);
+                self.take_snapshot();
                 Ok(Reply::simple("Background saving started"))
             }
+            ("BACKUP", []) => self.begin_backup().await,
+            ("BACKUP", [slot, offset]) => self.backup_piece(slot, offset),
             ("TRANSFER-MASTER", []) => self.transfer(None).await,
             ("TRANSFER-MASTER", [to]) => self.transfer(Some(parse_node(to)?)).await,
             ("ADD", [address]) => self.add(address, false).await,

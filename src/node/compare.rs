@@ -18,17 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 impl Running {
     pub(super) async fn compare_checksums(&self) -> Result<Reply, String> {
-        let slot = match self.submit_own(storage::commands::mark()).await {
-            Some(Answer::Ran(reply)) => match Reply::decode(&reply) {
-                Ok(Reply::Integer(slot)) => u64::try_from(slot).unwrap_or(0),
-                other => return Err(format!("ERR a mark gave {other:?}")),
-            },
-            _ => {
-                return Err(
-                    "TRYAGAIN no master took the mark in time; nothing was compared, try again".into()
-                );
-            }
-        };
+        let slot = self.mark().await?;
         let members = self.contacts();
         let Some(node) = self.me.upgrade() else { return Err("ERR the node is stopping".into()) };
         let asked: Vec<_> = members
@@ -56,6 +46,17 @@ impl Running {
         };
         let reply = [("slot", number(slot)), ("result", text(verdict)), ("nodes", Reply::Array(rows))];
         Ok(Reply::Map(reply.into_iter().map(|(name, value)| (text(name), value)).collect()))
+    }
+
+    /// Sends a mark through the log. When its slot is known, everything before it is applied here.
+    pub(super) async fn mark(&self) -> Result<u64, String> {
+        match self.submit_own(storage::commands::mark()).await {
+            Some(Answer::Ran(reply)) => match Reply::decode(&reply) {
+                Ok(Reply::Integer(slot)) => Ok(u64::try_from(slot).unwrap_or(0)),
+                other => Err(format!("ERR a mark gave {other:?}")),
+            },
+            _ => Err("CLUSTERDOWN no master took the request in time; nothing was done, try again".into()),
+        }
     }
 
     async fn checksum_of(&self, id: consensus::NodeId, peer: &str, slot: u64) -> Option<(u64, u64)> {

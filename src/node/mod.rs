@@ -1,10 +1,11 @@
 //! A running node: opens its directory, starts the roles, the links and the Redis face, and runs turns until it is told to stop.
 //!
 //! Parts: `open` from a directory to roles · `turns` the loop · `peers` links to the other members · `admin` what an operator asks · `change` of the
-//! member set · `compare` the members' data · `answers` to other nodes' hosts · `report` what the node tells · `sweep` keys whose time has passed. All of it runs on the node's one thread.
+//! member set · `compare` the members' data · `backup` · `answers` to other nodes' hosts · `report` what the node tells · `sweep` keys whose time has passed. All of it runs on the node's one thread.
 
 mod admin;
 mod answers;
+mod backup;
 pub mod change;
 mod compare;
 mod doors;
@@ -17,6 +18,7 @@ mod waits;
 
 pub use answers::unreachable;
 pub use doors::Doors;
+pub use open::journal_id;
 
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
@@ -119,6 +121,8 @@ struct Running {
     wake: Arc<Notify>,
     /// Somebody may wait for a member.
     view_changed: Notify,
+    /// Somebody may wait for a snapshot.
+    snapshot_taken: Notify,
     face: OnceCell<Rc<Face>>,
     outboxes: RefCell<BTreeMap<NodeId, Rc<Outbox>>>,
     /// Who waits for the master's answer to an administrative request.
@@ -170,6 +174,7 @@ pub async fn run(
         snapshots: RefCell::new(snapshots),
         wake,
         view_changed: Notify::new(),
+        snapshot_taken: Notify::new(),
         face: OnceCell::new(),
         outboxes: RefCell::default(),
         asked: RefCell::default(),

@@ -25,11 +25,7 @@ pub(super) fn open(
     wake: &Arc<Notify>,
 ) -> Result<(Core<MachineBackend>, Snapshots), NodeError> {
     let directory = settings.dir.join("journal");
-    let mut id = identity.cluster;
-    for (byte, part) in id[8..].iter_mut().zip(identity.node.0.to_be_bytes()) {
-        *byte ^= part; // another member's journal is foreign, too
-    }
-    let mut journal_options = journal::Options::new(&directory, id);
+    let mut journal_options = journal::Options::new(&directory, journal_id(identity));
     // What clients may have in flight bounds it; refusing a batch would stop the node.
     journal_options.queue_bytes_max = u64::MAX;
     // The first start makes the journal; from then on a missing one is an error, not a node without memory.
@@ -73,6 +69,16 @@ pub(super) fn open(
     let mut core = Core::new(recovered, (ledger, backend), config, journal, durable)?;
     core.set_request_timeout(settings.request_timeout);
     Ok((core, snapshots))
+}
+
+/// What a member's journal is marked with: another member's is foreign, too.
+#[must_use]
+pub fn journal_id(identity: &NodeIdentity) -> [u8; 16] {
+    let mut id = identity.cluster;
+    for (byte, part) in id[8..].iter_mut().zip(identity.node.0.to_be_bytes()) {
+        *byte ^= part;
+    }
+    id
 }
 
 fn mark_started(marker: &std::path::Path) -> io::Result<()> {

@@ -113,6 +113,7 @@ impl Running {
         let mut core = self.core.borrow_mut();
         if let Some(slot) = snapshots.finished() {
             core.snapshot_taken(slot)?;
+            self.snapshot_taken.notify_waiters();
             has_more = true;
         }
         if !core.is_checkpointing() && snapshots.is_due(core.journal_bytes()) {

@@ -183,6 +183,17 @@ impl<S: Store> Machine<S> {
         std::mem::take(&mut self.events)
     }
 
+    /// Makes the state that of a later slot, and the next token a higher one: whoever remembers slots or tokens of another line of this machine's
+    /// history (a cluster that went on after a backup) never meets one of them again here.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn jump_ahead(&mut self, slots: u64, tokens: u64) -> Result<(), StoreError> {
+        self.assert_boundary();
+        self.meta.tokens += tokens;
+        self.finish_slot(self.meta.applied + slots)
+    }
+
     fn assert_boundary(&self) {
         assert!(self.open_slot.is_none(), "M2: slot {:?} is not finished", self.open_slot);
     }

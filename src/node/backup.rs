@@ -1,0 +1,54 @@
+//! BACKUP: a snapshot that holds everything acknowledged before it was asked for, handed out in pieces.
+//!
+//! The file is an ordinary snapshot: rows, their checksum, and what consensus needs. The cluster goes on meanwhile.
+
+use super::Running;
+use super::report::{number, text};
+use consensus::Message;
+use std::time::Duration;
+use storage::reply::Reply;
+
+/// How long a snapshot may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+impl Running {
+    pub(super) async fn begin_backup(&self) -> Result<Reply, String> {
+        // What was acknowledged anywhere before this mark is applied here when it is answered.
+        let mark = self.mark().await?;
+        let wait = async {
+            loop {
+                let taken = self.snapshot_taken.notified();
+                let newest = self.snapshots.borrow().newest_finished();
+                if let Some(found) = newest.filter(|(slot, _)| *slot >= mark) {
+                    return found;
+                }
+                self.take_snapshot();
+                taken.await;
+            }
+        };
+        let Ok((slot, bytes)) = tokio::time::timeout(PATIENCE, wait).await else {
+            return Err(format!(
+                "ERR no snapshot could be written within {PATIENCE:?}; the node's log says why"
+            ));
+        };
+        Ok(Reply::Map(vec![(text("slot"), number(slot)), (text("bytes"), number(bytes))]))
+    }
+
+    pub(super) fn backup_piece(&self, slot: &str, offset: &str) -> Result<Reply, String> {
+        let (Ok(slot), Ok(offset)) = (slot.parse(), offset.parse()) else {
+            return Err("ERR slot and offset are numbers, as WARLOCK BACKUP said".into());
+        };
+        match self.snapshots.borrow().chunk(slot, offset) {
+            Some(Message::SnapshotChunk { slot: found, data, .. }) if found == slot => Ok(Reply::Bulk(data)),
+            _ => Err(format!(
+                "ERR the snapshot of slot {slot} is not here any more; begin again with WARLOCK BACKUP"
+            )),
+        }
+    }
+
+    pub(super) fn take_snapshot(&self) {
+        let core = self.core.borrow();
+        let view = core.node.replica().view().clone();
+        self.snapshots.borrow_mut().take(&core.ledger, &view, &core.backend.machine);
+    }
+}
