@@ -56,6 +56,28 @@ enum Command {
     ///   warlock dev --nodes 5 --base-port 8000 --dir data/dev
     #[command(verbatim_doc_comment)]
     Dev(cli::dev::Flags),
+    /// Run a command while a lock is held.
+    ///
+    /// Waits for the lock, runs the command with the fencing token in WARLOCK_TOKEN, renews the lock meanwhile, and gives it back. If the lock is or
+    /// may be lost, the command gets SIGTERM, then SIGKILL, before the lock can be somebody else's.
+    ///
+    /// Exit codes: the command's own (128 + n when signal n ended it) · 123 the lock was or may have been lost, the command was stopped ·
+    /// 124 somebody else holds it and --wait is over · 125 the cluster cannot be reached or refused · 126, 127 the command cannot be run · 2 wrong usage.
+    ///
+    /// Examples:
+    ///   warlock lock deploy -- ./deploy.sh
+    ///   warlock lock -n 7001,7002,7003 nightly --ttl 30s --wait 0s -- pg_dump shop
+    #[command(verbatim_doc_comment)]
+    Lock(cli::lock::Flags),
+    /// Run a command while we lead, or print who leads.
+    ///
+    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself. Exit codes as for lock.
+    ///
+    /// Examples:
+    ///   warlock elect scheduler 10.0.0.7:9000 -- ./scheduler
+    ///   warlock elect scheduler --watch
+    #[command(verbatim_doc_comment)]
+    Elect(cli::elect::Flags),
     /// Administer a running cluster: the same as WARLOCK … of any Redis client.
     ///
     /// Examples:
@@ -86,6 +108,8 @@ fn main() -> ExitCode {
         Command::Cli(flags) => cli::shell::run(&flags),
         Command::Bench(flags) => cli::bench::run(&flags),
         Command::Dev(flags) => finish(cli::dev::run(&flags)),
+        Command::Lock(flags) => cli::lock::run(&flags),
+        Command::Elect(flags) => cli::elect::run(&flags),
         Command::Admin(flags) => finish(cli::admin::run(flags)),
         Command::Restore(flags) => finish(cli::restore::restore(&flags)),
         Command::Recover(flags) => finish(cli::restore::recover(&flags)),

@@ -1,0 +1,61 @@
+//! `warlock lock`: runs a command while it holds a lock.
+
+use super::access::AccessFlags;
+use super::hold::{self, BUSY, Ended, FAILED, NotHeld, Wanted};
+use clap::Args;
+use std::process::ExitCode;
+use std::time::Duration;
+use warlock::settings;
+
+/// What stands on the command line.
+#[derive(Args, Debug)]
+pub struct Flags {
+    #[command(flatten)]
+    access: AccessFlags,
+    /// The lock: a key.
+    name: String,
+    /// For how long the lock is ours without being renewed. It is renewed three times as often.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::time)]
+    ttl: Duration,
+    /// Share the lock with others that share it.
+    #[arg(long)]
+    shared: bool,
+    /// How long to wait for the lock (0s: not at all). Without it: for ever.
+    #[arg(long, value_name = "TIME", value_parser = settings::time)]
+    wait: Option<Duration>,
+    /// The command and its arguments, behind `--`.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Runs the command; its exit code is ours.
+pub fn run(flags: &Flags) -> ExitCode {
+    let wanted = Wanted {
+        name: flags.name.clone(),
+        owner: hold::owner(),
+        ttl: flags.ttl.max(Duration::from_millis(100)),
+        is_shared: flags.shared,
+        wait: flags.wait,
+        data: flags.command.join(" "),
+    };
+    let held = match hold::acquire(&flags.access, &wanted) {
+        Ok(held) => held,
+        Err(NotHeld::Busy) => {
+            eprintln!("warlock: somebody else holds '{}'; LOCK.INFO tells who", wanted.name);
+            return ExitCode::from(BUSY);
+        }
+        Err(NotHeld::Failed(why)) => {
+            eprintln!("warlock: {why}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let ended = hold::run(&flags.access, &wanted, held, &flags.command);
+    match &ended {
+        Ended::Itself(_) => {}
+        Ended::Lost(why) => {
+            eprintln!("warlock: the lock '{}' is or may be lost: {why}; the command was stopped", wanted.name)
+        }
+        Ended::NotRun(_, why) => eprintln!("warlock: {why}"),
+    }
+    ExitCode::from(ended.code())
+}

@@ -1,0 +1,214 @@
+//! `warlock lock` and `warlock elect` with real processes: the command's exit code is passed on, and the command is over before its lock can be
+//! somebody else's.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use harness::{Client, Cluster, Reply, wait_for};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
+
+fn warlock(arguments: &[&str]) -> Command {
+    let mut command = Command::new(WARLOCK);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    warlock(arguments).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("no exit code: {output:?}"))
+}
+
+/// A process that is killed if the test fails.
+struct Process(Child);
+
+impl Process {
+    fn start(arguments: &[&str]) -> Process {
+        Process(warlock(arguments).spawn().unwrap())
+    }
+
+    fn code(&mut self, what: &str) -> Option<i32> {
+        wait_for(what, || self.0.try_wait().unwrap()).code()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The first line of a file, as soon as it has one.
+fn line(path: &Path) -> String {
+    wait_for(&format!("a line in {}", path.display()), || {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.split_once('\n').map(|(line, _)| line.to_string())
+    })
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A process that nobody has waited for yet does nothing any more, either.
+    stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z') && !rest.is_empty())
+}
+
+fn holder(client: &mut Client, key: &str) -> Option<i64> {
+    let info = client.must(&["LOCK.INFO", key]);
+    info.field("holders")?.items().first()?.field("token")?.integer()
+}
+
+#[test]
+fn the_commands_exit_code_is_passed_on_and_the_lock_given_back() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    let nodes = cluster.address(1);
+    let mut client = cluster.client(1);
+    let ran = output(&["lock", "-n", &nodes, "k", "--", "sh", "-c", "echo $WARLOCK_TOKEN; exit 7"]);
+    assert_eq!(code(&ran), 7, "{ran:?}");
+    let token: i64 = String::from_utf8_lossy(&ran.stdout).trim().parse().unwrap();
+    assert!(token > 0);
+    assert_eq!(client.must(&["EXISTS", "k"]), Reply::Integer(0));
+    assert_eq!(code(&output(&["lock", "-n", &nodes, "k", "--", "sh", "-c", "kill -9 $$"])), 128 + 9);
+    assert_eq!(code(&output(&["lock", "-n", &nodes, "k", "--", "no-such-command-here"])), 127);
+    assert_eq!(code(&output(&["lock", "-n", &nodes, "k", "--", "/"])), 126);
+    assert_eq!(client.must(&["EXISTS", "k"]), Reply::Integer(0));
+
+    client.must(&["LOCK.ACQUIRE", "k", "somebody", "120000"]);
+    for wait in ["0s", "200ms"] {
+        let busy = output(&["lock", "-n", &nodes, "k", "--wait", wait, "--", "true"]);
+        assert_eq!(code(&busy), 124, "{busy:?}");
+    }
+    client.must(&["SET", "string", "v"]);
+    assert_eq!(code(&output(&["lock", "-n", &nodes, "string", "--", "true"])), 125);
+    assert_eq!(code(&output(&["lock", "-n", "127.0.0.1:1", "k", "--wait", "0s", "--", "true"])), 125);
+}
+
+#[test]
+fn shared_locks_run_side_by_side_and_a_signal_is_passed_on() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    let nodes = cluster.address(1);
+    let directory = tempfile::tempdir().unwrap();
+    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+    let script = |path: &Path| {
+        format!("trap 'exit 9' TERM; echo $$ > {}; while :; do sleep 0.05; done", path.display())
+    };
+    let mut first = Process::start(&["lock", "-n", &nodes, "k", "--shared", "--", "sh", "-c", &script(&one)]);
+    let mut second =
+        Process::start(&["lock", "-n", &nodes, "k", "--shared", "--", "sh", "-c", &script(&two)]);
+    line(&one);
+    line(&two);
+    for process in [&mut first, &mut second] {
+        let pid = process.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert_eq!(process.code("the command to end after SIGTERM"), Some(9));
+    }
+    assert_eq!(cluster.client(1).must(&["EXISTS", "k"]), Reply::Integer(0));
+}
+
+#[test]
+fn the_command_outlives_a_killed_master() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    let nodes = cluster.addresses().join(",");
+    let directory = tempfile::tempdir().unwrap();
+    let (started, go) = (directory.path().join("started"), directory.path().join("go"));
+    let script = format!(
+        "echo $WARLOCK_TOKEN > {}; while [ ! -e {} ]; do sleep 0.05; done; exit 5",
+        started.display(),
+        go.display()
+    );
+    let mut process = Process::start(&["lock", "-n", &nodes, "k", "--ttl", "20s", "--", "sh", "-c", &script]);
+    let token: i64 = line(&started).parse().unwrap();
+    let master = cluster.master();
+    cluster.kill(master);
+    cluster.wait_for_master();
+    let mut client = cluster.client(cluster.master());
+    assert_eq!(holder(&mut client, "k"), Some(token));
+    // It was renewed after the fail-over: more time is left than before.
+    let left = |client: &mut Client| {
+        let info = client.must(&["LOCK.INFO", "k"]);
+        info.field("holders").unwrap().items()[0].field("ttl").unwrap().integer().unwrap()
+    };
+    let mut before = left(&mut client);
+    wait_for("a renewal after the fail-over", || {
+        let now = left(&mut client);
+        (now > std::mem::replace(&mut before, now)).then_some(())
+    });
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(process.code("the command to end"), Some(5));
+    assert_eq!(holder(&mut client, "k"), None);
+}
+
+/// The command ignores SIGTERM and shows that it lives; only SIGKILL ends it.
+const STUBBORN: &str = "trap '' TERM; echo $$ > FILE; while :; do sleep 0.02; done";
+
+#[test]
+fn the_command_is_over_before_somebody_else_gets_its_lock() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    // Only one node is known to it, which falls silent; the others go on.
+    let silent = cluster.all().into_iter().find(|node| !cluster.is_master(*node)).unwrap();
+    let nodes = cluster.address(silent);
+    let directory = tempfile::tempdir().unwrap();
+    let started = directory.path().join("started");
+    let script = STUBBORN.replace("FILE", &started.display().to_string());
+    let mut process = Process::start(&["lock", "-n", &nodes, "k", "--ttl", "4s", "--", "sh", "-c", &script]);
+    let pid = line(&started);
+    let mut next = cluster.client(cluster.master());
+    let before = holder(&mut next, "k").unwrap();
+    next.send(&["LOCK.ACQUIRE", "k", "next", "60000", "WAIT", "60000"]).unwrap();
+    cluster.stop(silent);
+    let granted = next.receive().unwrap();
+    assert!(!is_alive(&pid), "the command lives although its lock is somebody else's: {granted}");
+    assert!(granted.items()[0].integer().unwrap() > before, "{granted}");
+    assert_eq!(process.code("warlock lock to end"), Some(123));
+}
+
+#[test]
+fn the_command_is_stopped_when_the_whole_cluster_stops_answering() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    let nodes = cluster.addresses().join(",");
+    let directory = tempfile::tempdir().unwrap();
+    let started = directory.path().join("started");
+    let script = STUBBORN.replace("FILE", &started.display().to_string());
+    let mut process = Process::start(&["lock", "-n", &nodes, "k", "--ttl", "2s", "--", "sh", "-c", &script]);
+    let pid = line(&started);
+    cluster.all().into_iter().for_each(|node| cluster.stop(node));
+    assert_eq!(process.code("warlock lock to give up"), Some(123));
+    assert!(!is_alive(&pid));
+    cluster.all().into_iter().for_each(|node| cluster.cont(node));
+}
+
+#[test]
+fn one_leads_at_a_time_and_each_is_seen() {
+    let cluster = Cluster::start(WARLOCK, 3);
+    let nodes = cluster.addresses().join(",");
+    let directory = tempfile::tempdir().unwrap();
+    let mut watch = Process::start(&["elect", "-n", &nodes, "job", "--watch"]);
+    let mut leaders = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    let lead = |value: &str| {
+        let path = directory.path().join(value);
+        let script = STUBBORN.replace("FILE", &path.display().to_string());
+        (
+            Process::start(&["elect", "-n", &nodes, "job", value, "--ttl", "2s", "--", "sh", "-c", &script]),
+            path,
+        )
+    };
+    let (mut first, path) = lead("first");
+    let pid = line(&path);
+    let seen = leaders.next().unwrap().unwrap();
+    let (token, value) = seen.split_once(' ').unwrap();
+    assert_eq!(value, "first");
+    let (_second, path) = lead("second");
+    // Killed without a word: the kernel takes its command along, and the next one leads when the time is over.
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    line(&path);
+    assert!(!is_alive(&pid));
+    let seen = leaders.next().unwrap().unwrap();
+    let (next, value) = seen.split_once(' ').unwrap();
+    assert_eq!(value, "second");
+    assert!(next.parse::<i64>().unwrap() > token.parse::<i64>().unwrap());
+}
