@@ -3,6 +3,7 @@
 pub mod client;
 pub mod codec;
 pub mod host;
+pub mod http;
 pub mod identity;
 pub mod node;
 pub mod rebirth;

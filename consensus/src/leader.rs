@@ -113,6 +113,15 @@ impl Leader {
         self.lease.until()
     }
 
+    /// While it reigns: the slot that a member said it has applied.
+    #[must_use]
+    pub fn applied_by(&self, member: NodeId) -> Option<u64> {
+        match &self.state {
+            State::Leading(reign) => reign.applied_by(member),
+            _ => None,
+        }
+    }
+
     /// The configuration that it knows.
     #[must_use]
     pub fn view(&self) -> &ViewState {

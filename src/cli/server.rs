@@ -3,6 +3,7 @@
 use super::Outcome;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use warlock::settings::{self, LogFormat, Settings, TABLE};
 use warlock::startup;
@@ -84,7 +85,10 @@ pub fn run(flags: &Flags) -> Outcome {
 
 fn start_log(settings: &Settings) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match settings.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

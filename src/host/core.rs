@@ -7,13 +7,14 @@
 //! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
 
 use super::links::{Outbox, class_of};
+use super::meters::Meters;
 use super::parked::Parked;
 use super::waiters::Waiters;
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
 use consensus::{
-    Address, CommandId, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome,
-    Outputs, RoleId, Spawn, ViewState,
+    Address, Body, CommandId, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now,
+    Outcome, Outputs, RoleId, Spawn, ViewState,
 };
 use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
@@ -101,6 +102,8 @@ pub struct Core<B> {
     pub ledger: Ledger,
     /// What applies it.
     pub backend: B,
+    /// What it measures about itself.
+    pub meters: Meters,
     config: Arc<Config>,
     journal: Journal,
     /// The fold of everything appended to the journal: what a checkpoint has to say.
@@ -161,6 +164,7 @@ impl<B: Backend> Core<B> {
             node,
             ledger,
             backend,
+            meters: Meters::default(),
             config,
             journal,
             durable,
@@ -276,6 +280,7 @@ impl<B: Backend> Core<B> {
         }
         self.settle(now);
         self.flush()?;
+        self.meters.master_is(self.node.master());
         Ok(std::mem::take(&mut self.todo))
     }
 
@@ -380,6 +385,10 @@ impl<B: Backend> Core<B> {
                 let Core { ledger, backend, config, outcomes, .. } = self;
                 ledger.apply(slot, &value, backend, config, outcomes);
                 backend.finish_slot(slot);
+                if let Body::Commands(commands) = &value.body {
+                    self.meters.applied(commands.len());
+                }
+                let backend = &mut self.backend;
                 let events = backend.take_events();
                 let undos = self.direct_undos(&events);
                 let mut outcomes = std::mem::take(&mut self.outcomes);
@@ -414,6 +423,7 @@ impl<B: Backend> Core<B> {
             match completion.result {
                 Ok(()) => {
                     self.synced = completion.through;
+                    self.meters.synced(completion.through);
                 }
                 Err(error) => return Err(Fatal::Journal(error)),
             }
@@ -445,6 +455,7 @@ impl<B: Backend> Core<B> {
         match self.journal.append(std::mem::take(&mut self.records)) {
             Ok(batch) => {
                 assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
+                self.meters.appended(batch);
                 self.batch = batch + 1;
             }
             Err(error) => self.refused = Some(error), // the turn ends with it

@@ -114,6 +114,19 @@ impl Outbox {
         self.is_up.get()
     }
 
+    /// Bytes that wait for the peer.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        let queues = self.queues.borrow();
+        queues.urgent.len() + queues.ordinary_bytes + queues.bulk.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Frames that were dropped so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+
     /// The peer is a member no more.
     pub fn close(&self) {
         self.closed.set(true);

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod core;
 pub mod handshake;
 pub mod links;
+pub mod meters;
 pub mod parked;
 pub mod waiters;
 pub mod waiting;

@@ -65,6 +65,13 @@ impl Waiters {
         self.first_read + self.reads.len() as u64 - 1
     }
 
+    /// For how long a command's client has waited.
+    #[must_use]
+    pub fn waited(&self, seq: u64, now: Now) -> Option<Duration> {
+        let (_, deadline) = self.commands.get(usize::try_from(seq.checked_sub(self.first_seq)?).ok()?)?;
+        Some(self.timeout.saturating_sub(deadline.since(now.at)))
+    }
+
     /// A command of ours ran: who waits for its reply.
     pub fn executed(&mut self, seq: u64) -> Option<Ticket> {
         self.take_command(seq)

@@ -36,6 +36,9 @@ impl<B: Backend> Core<B> {
 
     /// A command of ours ran.
     pub(super) fn ran(&mut self, seq: u64, reply: Bytes, undo: Option<&Bytes>, now: Now) {
+        if let Some(waited) = self.waiters.waited(seq, now) {
+            self.meters.answered(waited);
+        }
         let ticket = self.waiters.executed(seq);
         if let Some(until_ms) = B::waiting_until(&reply) {
             // Without a client it was given up, and its client was told that nobody knows; the wait is cancelled.

@@ -40,7 +40,7 @@ fn copy(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
     Ok((TcpListener::from_std(listener)?, TcpListener::from_std(copy)?))
 }
 
-async fn bind(setting: &'static str, address: &str) -> Result<TcpListener, NodeError> {
+pub(super) async fn bind(setting: &'static str, address: &str) -> Result<TcpListener, NodeError> {
     let failed = |error| NodeError::Address { setting, address: address.to_string(), error };
     TcpListener::bind(address).await.map_err(failed)
 }

@@ -9,6 +9,7 @@ mod backup;
 pub mod change;
 mod compare;
 mod doors;
+mod metrics;
 mod open;
 mod peers;
 mod report;
@@ -24,6 +25,7 @@ use crate::host::backend::MachineBackend;
 use crate::host::clock;
 use crate::host::core::{Core, Fatal};
 use crate::host::links::{self, Outbox};
+use crate::http;
 use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::settings::Settings;
 use crate::snapshots::Snapshots;
@@ -165,6 +167,10 @@ pub async fn run(
             Doors::open(clients, settings.peer_bind.as_ref().unwrap_or(&contact.peer)).await?
         }
     };
+    let probes = match &settings.http {
+        Some(address) => Some(doors::bind("http", address).await?),
+        None => None,
+    };
     let incarnation = core.records().incarnation;
     info!(node = %identity.node, clients = contact.client, peers = contact.peer, "node started");
     let node = Rc::new_cyclic(|me| Running {
@@ -203,10 +209,11 @@ pub async fn run(
         let node = node.clone();
         tokio::task::spawn_local(async move { node.forget_waits().await })
     };
+    let probing = probes.map(|probes| tokio::task::spawn_local(http::listen(probes, node.clone())));
     let view = node.core.borrow().node.replica().view().clone();
     node.link(&view, &me);
     let outcome = node.turns(&me, &serving, stop).await;
-    for task in [listening, serving, sweeping, forgetting] {
+    for task in [listening, serving, sweeping, forgetting].into_iter().chain(probing) {
         task.abort();
     }
     outcome

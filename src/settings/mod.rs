@@ -33,6 +33,8 @@ pub struct Settings {
     pub bind: Option<String>,
     /// Where peers connect.
     pub peer_bind: Option<String>,
+    /// Where probes and Prometheus connect, if anywhere.
+    pub http: Option<String>,
     /// What clients are told.
     pub announce: Option<String>,
     /// What peers are told.
@@ -102,6 +104,7 @@ impl Settings {
             dir: PathBuf::new(),
             bind: None,
             peer_bind: None,
+            http: None,
             announce: None,
             peer_announce: None,
             requirepass: None,

@@ -73,6 +73,13 @@ pub const TABLE: &[Setting] = &[
         ..Setting::BASE
     },
     Setting {
+        name: "http",
+        value: "HOST:PORT",
+        about: "Where probes and Prometheus find /healthz, /readyz and /metrics. Not set: nowhere.",
+        set: |settings, text| optional(text, address).map(|address| settings.http = address),
+        ..Setting::BASE
+    },
+    Setting {
         name: "announce",
         value: "HOST:PORT",
         about: "The address that clients are told, if it is not bind. Fixed when the node joins its cluster.",

@@ -62,6 +62,12 @@ pub(super) struct Transfer {
     hurried: bool,
 }
 
+impl Reign {
+    pub(super) fn applied_by(&self, member: NodeId) -> Option<u64> {
+        self.hearing.of(member).map(|heard| heard.applied)
+    }
+}
+
 impl Leader {
     pub(super) fn begin_reign(&mut self, adopted: Adopted, now: Now, out: &mut Outputs) {
         let Adopted { ballot, watermark, holder, accepted, reconfig, clocks, .. } = adopted;

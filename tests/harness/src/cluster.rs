@@ -5,7 +5,8 @@ use crate::patience::wait_for;
 use crate::{ports, process};
 use rustix::process::Signal;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -179,7 +180,8 @@ impl Cluster {
     /// When it runs already, or cannot be started.
     pub fn run(&mut self, node: u16) {
         let mut command = Command::new(&self.options.binary);
-        command.arg("server").arg("--dir").arg(self.path(node)).args(&self.options.flags);
+        command.arg("server").arg("--dir").arg(self.path(node));
+        command.arg("--http").arg(self.http_address(node)).args(&self.options.flags);
         if self.is_unformed {
             command.args(["--bind", &self.address(node), "--peer-bind", &self.peer_address(node)]);
         }
@@ -190,6 +192,23 @@ impl Cluster {
         assert!(place.child.is_none(), "node {node} runs already");
         let child = process::spawn(command);
         *place = Node { child: Some(child.expect("the binary can be started")), is_stopped: false };
+    }
+
+    /// Where probes of a node connect.
+    #[must_use]
+    pub fn http_address(&self, node: u16) -> String {
+        format!("127.0.0.1:{}", self.base + 200 + node)
+    }
+
+    /// What a node answers a probe: the status and the body. Nothing when it does not take the connection.
+    #[must_use]
+    pub fn http(&self, node: u16, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.http_address(node)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_string()))
     }
 
     /// kill -9.
