@@ -56,6 +56,10 @@ planted: ## Break each safety rule on purpose and see that it is noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-consensus --features planted-bugs --lib noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-sim --features planted-bugs --test planted -- --nocapture
 
+.PHONY: soak-locks
+soak-locks: ## Fight for one lock of a real cluster under kill -9 and SIGSTOP; nobody may hold it twice: MINUTES=n [SEED=s]
+	SOAK_SECONDS=$$(( $(or $(MINUTES),10) * 60 )) $(if $(SEED),SOAK_SEED=$(SEED)) $(CARGO) test --test soak_locks -- --nocapture
+
 .PHONY: failover
 failover: ## What clients feel when the master dies or hands over, under load: ROUNDS=n
 	$(CARGO) build --release -p warlock -p warlock-harness
