@@ -19,7 +19,10 @@ impl Probed for Running {
             Some(Condition::Down) => return Some("this node was silent and catches up".to_string()),
             None => return Some("this node is no member of its cluster".to_string()),
         }
-        core.node.master().is_none().then(|| "no master is known".to_string())
+        let now = clock::now();
+        let is_led = core.node.leader().is_master(now) || core.node.replica().age(now).is_some();
+        (!is_led)
+            .then(|| "no master was heard within a lease: is a majority of the nodes running?".to_string())
     }
 
     fn metrics(&self) -> String {
