@@ -8,7 +8,7 @@ use crate::codec;
 use crate::host::backend::MachineBackend;
 use crate::host::core::Backend;
 use crate::identity::{self, Contact, NodeIdentity};
-use crate::node::journal_id;
+use crate::node::{first_ledger, journal_id};
 use crate::snapshots::{Loaded, Snapshots};
 use consensus::{Condition, Config, Durable, Ledger, Member, NodeId, View, ViewState};
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ fn everything(directory: &Path, identity: &NodeIdentity) -> Result<(Loaded, u64)
     let snapshots = Snapshots::open(directory.join("snapshots"), identity.cluster, Arc::new(|| ()))?;
     let (mut ledger, machine, mut view) = match snapshots.newest()? {
         Some(loaded) => (loaded.ledger, loaded.machine, loaded.view),
-        None => (Ledger::new(identity.view.current.clone()), Machine::default(), identity.view.clone()),
+        None => (first_ledger(identity), Machine::default(), identity.view.clone()),
     };
     if let Some(known) = &durable.view {
         view.learn(known);

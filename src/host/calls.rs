@@ -11,6 +11,7 @@
 //! caller → listener   length u32 | question          listener → caller   length u32 | answer
 //! ```
 
+use super::faults;
 use super::handshake::{self, CALL_MAGIC};
 use crate::codec::{self, WIRE_VERSION};
 use consensus::{NodeId, ViewState};
@@ -133,6 +134,9 @@ pub async fn ask(
     question: &Question,
     patience: Duration,
 ) -> Result<Answer, String> {
+    if faults::is_cut_off() {
+        return Err(format!("{address} cannot be reached: a test cut this node off"));
+    }
     let connect = tokio::time::timeout(CONNECT, TcpStream::connect(address)).await;
     let mut stream = match connect {
         Ok(Ok(stream)) => stream,

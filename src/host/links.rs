@@ -4,6 +4,7 @@
 //! lease alive leaves first, snapshots leave last, and everything is written in pieces of whole frames, so that a heartbeat waits behind one piece at most.
 
 use super::calls::{self, Answerer};
+use super::faults;
 use super::handshake::{self, CALL_MAGIC, Identity};
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
@@ -89,7 +90,7 @@ impl Outbox {
             Class::Ordinary => queues.ordinary_bytes + frame.len() <= QUEUE_BYTES_MAX,
             Class::Bulk => queues.bulk.len() < BULK_FRAMES_MAX,
         };
-        if !self.is_up.get() || !fits {
+        if !self.is_up.get() || !fits || faults::is_cut_off() {
             self.dropped.set(self.dropped.get() + 1);
             return;
         }
@@ -217,6 +218,9 @@ pub async fn listen(
                 continue;
             }
         };
+        if faults::is_cut_off() {
+            continue;
+        }
         let (me, deliver, newest, answerer) = (me.clone(), deliver.clone(), newest.clone(), answerer.clone());
         tokio::task::spawn_local(async move {
             let mut stream = stream;
@@ -262,7 +266,7 @@ async fn take_link(
             }
             letters.push(letter);
         }
-        if !letters.is_empty() {
+        if !letters.is_empty() && !faults::is_cut_off() {
             deliver(letters);
         }
     }

@@ -4,6 +4,7 @@ pub mod backend;
 pub mod calls;
 pub mod clock;
 pub mod core;
+pub mod faults;
 pub mod handshake;
 pub mod links;
 pub mod meters;

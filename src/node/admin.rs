@@ -4,6 +4,7 @@
 //! `CLUSTERDOWN`) or whether that is not known (`UNCERTAIN`).
 
 use super::Running;
+use crate::host::faults;
 use bytes::Bytes;
 use consensus::{Address, AdminError, Message, NodeId, RoleId};
 use server::{Answer, Ticket};
@@ -80,6 +81,7 @@ impl Running {
             }
             ("REMOVE", [node]) => self.remove(parse_node(node)?).await,
             ("LEAVE", []) => self.remove(self.identity.node).await,
+            ("DEBUG", [what]) => faults::set(what).map(|()| Reply::Ok),
             ("JOIN", _) => Err(format!(
                 "ERR nothing was done: this node is {} of a cluster already; JOIN forms a first cluster from empty nodes, ADD invites an empty node to this one",
                 self.identity.node

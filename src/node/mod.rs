@@ -19,7 +19,7 @@ mod waits;
 
 pub use answers::unreachable;
 pub use doors::Doors;
-pub use open::journal_id;
+pub use open::{first_ledger, journal_id};
 
 use crate::host::backend::MachineBackend;
 use crate::host::clock;

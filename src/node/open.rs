@@ -50,7 +50,7 @@ pub(super) fn open(
             let standing = Standing { slot: loaded.slot, stamp_ms, view: Some(loaded.view) };
             (standing, loaded.ledger, loaded.machine)
         }
-        None => (Standing::default(), Ledger::new(identity.view.current.clone()), Machine::default()),
+        None => (Standing::default(), first_ledger(identity), Machine::default()),
     };
     if durable.decided_through(standing.slot) < durable.decided {
         // Its acceptor would have forgotten values that it accepted: the same as a lost disk.
@@ -79,6 +79,17 @@ pub fn journal_id(identity: &NodeIdentity) -> [u8; 16] {
         *byte ^= part;
     }
     id
+}
+
+/// The ledger in front of slot 1.
+///
+/// A ledger skips commands of origins that are no members, so it must begin with the cluster's *first* view: with a later one it would skip what
+/// members that have left since had done, and this node's state would differ from all others. An invited node knows only the view that invited it. It
+/// begins without one, which skips nothing: until the log establishes a view, all commands are those of first members.
+#[must_use]
+pub fn first_ledger(identity: &NodeIdentity) -> Ledger {
+    let view = &identity.view.current;
+    if view.number == 1 { Ledger::new(view.clone()) } else { Ledger::default() }
 }
 
 fn mark_started(marker: &std::path::Path) -> io::Result<()> {

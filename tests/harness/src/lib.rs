@@ -14,7 +14,7 @@ pub mod client;
 pub mod cluster;
 pub mod counting;
 pub mod patience;
-mod ports;
+pub mod ports;
 pub mod process;
 pub mod recorded;
 pub mod report;

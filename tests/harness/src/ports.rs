@@ -12,6 +12,10 @@ const BLOCKS: u16 = 72;
 const IN_BLOCK: u16 = 10;
 
 /// A base whose ports are free, and what keeps others from taking it.
+///
+/// # Panics
+/// When there are none.
+#[must_use]
 pub fn reserve(nodes: u16) -> (u16, TcpListener) {
     assert!((1..=9).contains(&nodes), "a cluster on one machine has 1 to 9 nodes, not {nodes}");
     let count = BLOCKS * IN_BLOCK;

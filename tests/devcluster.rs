@@ -1,0 +1,121 @@
+//! The scripts in `devcluster/`, as a developer uses them.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use harness::{Client, wait_for};
+use std::path::Path;
+use std::process::Command;
+
+/// A cluster that the scripts started; they stop it, too, whatever happens.
+struct Scripts {
+    directory: tempfile::TempDir,
+    base: u16,
+}
+
+impl Scripts {
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("devcluster").join(name));
+        command.args(arguments);
+        command
+            .env("WARLOCK_DEV_DIR", self.directory.path())
+            .env("WARLOCK_BINARY", env!("CARGO_BIN_EXE_warlock"));
+        command
+    }
+
+    fn run(&self, name: &str, arguments: &[&str]) -> String {
+        let output = self.command(name, arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "devcluster/{name} {arguments:?}: {}{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn pids(&self) -> Vec<String> {
+        self.run("status", &["--pids"]).lines().map(ToString::to_string).collect()
+    }
+
+    fn client(&self, node: u16) -> Client {
+        Client::connect(&format!("127.0.0.1:{}", self.base + node))
+    }
+
+    fn is_master(&self, node: u16) -> bool {
+        let info = Client::try_connect(&format!("127.0.0.1:{}", self.base + node))
+            .and_then(|mut client| client.ask(&["INFO", "warlock"]));
+        info.is_ok_and(|info| info.to_string().contains("warlock_role:master\r\n"))
+    }
+
+    fn master(&self, among: &[u16]) -> u16 {
+        wait_for(&format!("a master among nodes {among:?}"), || {
+            among.iter().copied().find(|node| self.is_master(*node))
+        })
+    }
+}
+
+impl Drop for Scripts {
+    fn drop(&mut self) {
+        let _ = self.command("down", &[]).output();
+    }
+}
+
+#[test]
+fn a_local_cluster_can_be_started_hurt_healed_and_stopped() {
+    let (base, _guard) = harness::ports::reserve(3);
+    let scripts = Scripts { directory: tempfile::tempdir().unwrap(), base };
+    let shown = scripts
+        .run("up", &["--nodes", "3", "--base-port", &base.to_string(), "--", "--request-timeout", "20s"]);
+    let pids = scripts.pids();
+    assert_eq!(pids.len(), 3);
+    assert!(pids.iter().all(|pid| shown.contains(pid)), "up prints the pids: {shown}");
+    assert!(shown.contains("master"), "up returns when a master serves: {shown}");
+    assert!(scripts.client(1).must(&["SET", "a", "1"]).is_ok());
+
+    scripts.run("kill", &["1"]);
+    assert_eq!(scripts.pids(), pids[1..]);
+    assert_eq!(scripts.client(2).must(&["INCR", "a"]), ":2");
+    scripts.run("start", &["1"]);
+    assert_eq!(scripts.client(1).must(&["GET", "a"]), "2");
+
+    let master = scripts.master(&[1, 2, 3]);
+    let others: Vec<u16> = (1..=3).filter(|node| *node != master).collect();
+    scripts.run("stop", &[&master.to_string()]);
+    assert_eq!(scripts.client(others[0]).must(&["INCR", "a"]), ":3");
+    scripts.run("cont", &[&master.to_string()]);
+    assert_eq!(scripts.client(master).must(&["GET", "a"]), "3");
+
+    let master = scripts.master(&[1, 2, 3]);
+    let others: Vec<u16> = (1..=3).filter(|node| *node != master).collect();
+    let said = scripts.run("partition", &[&master.to_string()]);
+    assert!(said.contains("CUT-OFF"), "it says how: {said}");
+    let mut inside = scripts.client(master);
+    inside.send(&["INCR", "a"]).unwrap();
+    assert_eq!(scripts.client(others[1]).must(&["INCR", "a"]), ":4");
+    scripts.run("heal", &[]);
+    assert_eq!(inside.receive().unwrap(), ":5", "held while it was cut off, and done once");
+
+    scripts.run("wipe", &["3"]);
+    assert_eq!(scripts.pids().len(), 2);
+    assert_eq!(scripts.client(1).must(&["INCR", "a"]), ":6");
+    scripts.run("start", &["3"]);
+    assert_eq!(scripts.pids().len(), 3);
+    // It has replayed the log from its beginning, with what the member that is gone had done.
+    assert_eq!(scripts.client(3).must(&["GET", "a"]), "6", "it is back as a new member");
+    wait_for("all nodes to be in the comparison", || {
+        let sums = scripts.client(1).must(&["WARLOCK", "CHECKSUM"]);
+        assert!(!sums.to_string().contains("different"), "{sums}");
+        sums.field("result").is_some_and(|result| *result == "the same").then_some(())
+    });
+
+    let refused = scripts.command("kill", &["7"]).output().unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("node 7 does not exist"));
+    scripts.run("down", &[]);
+    assert!(scripts.pids().is_empty());
+    for pid in pids {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "process {pid} is still there");
+    }
+    scripts.run("up", &[]);
+    assert_eq!(scripts.client(1).must(&["GET", "a"]), "6", "the data is found again");
+}
