@@ -17,20 +17,55 @@ pub enum Verdict {
 pub struct Known {
     /// Also in the column of docs/commands.md.
     pub reason: &'static str,
+    /// Whether both sides still hold the same afterwards.
+    pub keeps_state: bool,
     /// Whether the two replies (Redis's, ours) differ in this way.
     pub applies: fn(&Words, &Value, &Value) -> bool,
 }
 
 /// All of them.
-pub const KNOWN: &[Known] = &[Known {
-    reason: "INCRBYFLOAT and HINCRBYFLOAT take no hexadecimal numbers",
-    applies: |words, redis, ours| {
-        let is_float = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
-        let is_refused = matches!(ours, Value::Line('-', text)
-                if text.ends_with(b" is not a valid float") || text.ends_with(b" is not a float"));
-        (is_float(b"INCRBYFLOAT") || is_float(b"HINCRBYFLOAT")) && !redis.is_error() && is_refused
+pub const KNOWN: &[Known] = &[
+    Known {
+        reason: "OBJECT ENCODING is what Redis would choose for the value as it is now; its own depends on the value's past",
+        keeps_state: true,
+        applies: |words, redis, ours| {
+            let (Value::Text('$', redis), Value::Text('$', ours)) = (redis, ours) else { return false };
+            let both = |names: &[&[u8]]| [redis, ours].iter().all(|encoding| names.contains(&&encoding[..]));
+            words[0].eq_ignore_ascii_case(b"OBJECT")
+                && (both(&[b"int", b"embstr", b"raw"]) || both(&[b"listpack", b"hashtable"]))
+        },
     },
-}];
+    Known {
+        reason: "OBJECT REFCOUNT is 1 and IDLETIME 0: nothing is shared, nothing is evicted",
+        keeps_state: true,
+        applies: |words, redis, ours| {
+            let is = |name: &[u8]| words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(name));
+            words[0].eq_ignore_ascii_case(b"OBJECT")
+                && redis.integer().is_some()
+                && (is(b"REFCOUNT") && ours.integer() == Some(1)
+                    || is(b"IDLETIME") && ours.integer() == Some(0))
+        },
+    },
+    Known {
+        reason: "a wrong subcommand of OBJECT or MEMORY is found by EXEC, not when it is queued",
+        keeps_state: false,
+        applies: |words, redis, ours| {
+            let is_container =
+                words[0].eq_ignore_ascii_case(b"OBJECT") || words[0].eq_ignore_ascii_case(b"MEMORY");
+            is_container && redis.is_error() && matches!(ours, Value::Line('+', text) if text == b"QUEUED")
+        },
+    },
+    Known {
+        reason: "INCRBYFLOAT and HINCRBYFLOAT take no hexadecimal numbers",
+        keeps_state: false,
+        applies: |words, redis, ours| {
+            let is_float = |name: &[u8]| words[0].eq_ignore_ascii_case(name);
+            let is_refused = matches!(ours, Value::Line('-', text)
+                if text.ends_with(b" is not a valid float") || text.ends_with(b" is not a float"));
+            (is_float(b"INCRBYFLOAT") || is_float(b"HINCRBYFLOAT")) && !redis.is_error() && is_refused
+        },
+    },
+];
 
 /// How much two remaining times may differ, in the unit of the command.
 const SECONDS_SLACK: i64 = 30;
@@ -81,7 +116,11 @@ fn one(words: &Words, redis: &Value, ours: &Value) -> Verdict {
         return Verdict::Same;
     }
     let known = KNOWN.iter().find(|known| (known.applies)(words, redis, ours));
-    known.map_or(Verdict::Different, |known| Verdict::Known(known.reason))
+    match known {
+        None => Verdict::Different,
+        Some(known) if known.keeps_state => Verdict::Same,
+        Some(known) => Verdict::Known(known.reason),
+    }
 }
 
 fn same(words: &Words, redis: &Value, ours: &Value) -> bool {
@@ -96,6 +135,7 @@ fn same(words: &Words, redis: &Value, ours: &Value) -> bool {
         b"HGETALL" => sorted(redis, 2) == sorted(ours, 2),
         b"SCAN" => scanned(words, redis, ours, 1),
         b"HSCAN" => scanned(words, redis, ours, 2),
+        b"MEMORY" => redis.integer().is_some() && ours.integer().is_some(),
         b"RANDOMKEY" => shape(redis) == shape(ours),
         b"HRANDFIELD" => {
             // All fields, or some of them.

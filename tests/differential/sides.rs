@@ -30,6 +30,8 @@ impl Side {
     pub fn redis() -> Side {
         let (directory, port) = (directory(), free_port());
         let mut command = Command::new("redis-server");
+        // SORT ALPHA compares as the locale says.
+        command.env("LC_ALL", "C");
         command.args([
             "--port",
             &port.to_string(),

@@ -10,6 +10,7 @@
 //! * H3: changing what an existing command does changes the meaning of old logs: give it a new name, or version the entry.
 
 mod args;
+mod bits;
 mod errors;
 mod extended;
 mod glob;
@@ -60,7 +61,11 @@ const FAMILIES: &[&[CommandSpec]] = &[
     strings::COMMANDS,
     strings::CONDITIONAL,
     strings::NUMBERS,
+    strings::LCS,
     strings::RANGES,
+    bits::COMMANDS,
+    bits::COUNTS,
+    bits::FIELDS,
     hashes::COMMANDS,
     hashes::LOOKS,
     lists::COMMANDS,
@@ -71,6 +76,8 @@ const FAMILIES: &[&[CommandSpec]] = &[
     keys::EXPIRY,
     keys::SCANS,
     keys::MOVES,
+    keys::OBJECT,
+    keys::SORT,
     locks::COMMANDS,
     sessions::COMMANDS,
     server::COMMANDS,

@@ -91,6 +91,8 @@ pub enum Keys {
         /// Where the number is.
         at: usize,
     },
+    /// The second argument, if there is one: the first says what is done with it.
+    OfSubcommand,
     /// The first argument, and others that only the command itself can tell.
     FirstAnd(fn(&[&[u8]]) -> Option<usize>),
 }
@@ -103,6 +105,7 @@ impl Keys {
         let (first, end, step) = match self {
             Keys::None => (0, 0, 1),
             Keys::At(at) => (at, at + 1, 1),
+            Keys::OfSubcommand => (1, 2, 1),
             Keys::Span { first, last } => (first, last + 1, 1),
             Keys::Every { first, step } => (first, count, step),
             Keys::Before { first, after } => (first, count.saturating_sub(after), 1),
@@ -122,6 +125,7 @@ impl Keys {
         match self {
             Keys::None | Keys::Counted { .. } => (0, 0, 0),
             Keys::At(at) => (at as i64 + 1, at as i64 + 1, 1),
+            Keys::OfSubcommand => (2, 2, 1),
             Keys::Span { first, last } => (first as i64 + 1, last as i64 + 1, 1),
             Keys::Every { first, step } => (first as i64 + 1, -1, step as i64),
             Keys::Before { first, after } => (first as i64 + 1, -1 - after as i64, 1),
@@ -162,6 +166,8 @@ pub enum Group {
     Generic,
     /// Strings.
     String,
+    /// Strings as bits.
+    Bitmap,
     /// Hashes.
     Hash,
     /// Lists.
@@ -181,6 +187,7 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::Bitmap => "bitmap",
             Group::Hash => "hash",
             Group::List => "list",
             Group::Lock => "lock",

@@ -64,6 +64,12 @@ impl Reply {
         Reply::Simple(Bytes::from_static(text.as_bytes()))
     }
 
+    /// A bulk string with a constant text.
+    #[must_use]
+    pub const fn simple_bulk(text: &'static str) -> Reply {
+        Reply::Bulk(Bytes::from_static(text.as_bytes()))
+    }
+
     /// A bulk string copied from `bytes`.
     #[must_use]
     pub fn bulk(bytes: &[u8]) -> Reply {

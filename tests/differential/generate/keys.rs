@@ -38,6 +38,22 @@ pub const MAKERS: &[Maker] = &[
     ("EXPIRETIME", 1, |g| g.any_key()),
     ("PEXPIRETIME", 1, |g| g.any_key()),
     ("PERSIST", 1, |g| g.any_key()),
+    ("SORT", 5, |g| sort(g, true)),
+    ("SORT_RO", 2, |g| sort(g, false)),
+    ("OBJECT", 2, |g| {
+        g.one_of(&["ENCODING", "FREQ", "IDLETIME", "REFCOUNT", "HELP", "ENCODING", "WHAT"]);
+        if g.random.percent(90) {
+            g.any_key();
+        }
+    }),
+    ("MEMORY", 1, |g| {
+        g.word("USAGE");
+        g.any_key();
+        if g.random.percent(40) {
+            g.word("SAMPLES");
+            g.count();
+        }
+    }),
     ("DBSIZE", 1, |_| {}),
     ("FLUSHDB", 1, |g| {
         if g.random.percent(30) {
@@ -61,6 +77,47 @@ pub const MAKERS: &[Maker] = &[
         }
     }),
 ];
+
+/// Equal weights with ALPHA come in any order in Redis, so BY is not combined with it.
+fn sort(g: &mut Gen, may_store: bool) {
+    g.list_key();
+    let mut is_alpha = false;
+    while g.random.percent(60) {
+        match g.random.below(7) {
+            0 => g.one_of(&["ASC", "DESC"]),
+            1 | 2 => {
+                is_alpha = true;
+                g.word("ALPHA");
+            }
+            3 => {
+                g.word("LIMIT");
+                g.integer();
+                g.integer();
+            }
+            4 if !is_alpha => {
+                g.word("BY");
+                sort_pattern(g);
+                // ALPHA must not follow.
+                return;
+            }
+            5 => {
+                g.word("GET");
+                sort_pattern(g);
+            }
+            6 if may_store => {
+                g.word("STORE");
+                g.list_key();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn sort_pattern(g: &mut Gen) {
+    let all = ["#", "s*", "n*", "h*->f1", "h*->f2", "nosort", "h0->f*", "l*", "*", "h*->", "s*x->"];
+    let pattern = g.random.pick(&all);
+    g.raw(pattern);
+}
 
 fn several(g: &mut Gen) {
     for _ in 0..1 + g.random.below(3) {

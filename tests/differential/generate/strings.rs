@@ -41,6 +41,21 @@ pub const MAKERS: &[Maker] = &[
         offset(g);
         g.value();
     }),
+    ("LCS", 2, |g| {
+        g.string_key();
+        g.string_key();
+        while g.random.percent(45) {
+            match g.random.below(5) {
+                0 => g.word("LEN"),
+                1 | 2 => g.word("IDX"),
+                3 => g.word("WITHMATCHLEN"),
+                _ => {
+                    g.word("MINMATCHLEN");
+                    g.integer();
+                }
+            }
+        }
+    }),
     ("INCR", 2, |g| g.number_key()),
     ("DECR", 2, |g| g.number_key()),
     ("INCRBY", 3, |g| {

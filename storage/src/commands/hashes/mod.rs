@@ -21,6 +21,11 @@ fn field_count(found: &Found<'_>) -> u64 {
     varint::take(&mut rest).unwrap_or(0)
 }
 
+/// The value of a hash's field.
+pub(super) fn value_of(view: &View<'_>, found: &Found<'_>, field: &[u8]) -> Option<RowValue> {
+    Seen { view, object: found.header.object?, count: field_count(found) }.get(field)
+}
+
 /// A hash to look at.
 #[derive(Clone, Copy)]
 struct Seen<'a, 'v> {

@@ -113,6 +113,18 @@ impl<'a, 'v> Seen<'a, 'v> {
     }
 }
 
+/// All items of a list, or nothing if there is none.
+pub(super) fn all(view: &View<'_>, found: &Found<'_>) -> Vec<RowValue> {
+    let mut values = Vec::new();
+    if let Some(items) = Items::of(found) {
+        Seen { view, items }.each(&(0..items.count), Order::Ascending, |_, item| {
+            values.push(item.clone());
+            ControlFlow::Continue(())
+        });
+    }
+    values
+}
+
 /// A list to change. What is changed counts when it is saved.
 struct Changing<'k> {
     place: Place<'k>,
@@ -200,6 +212,10 @@ impl<'k> Changing<'k> {
     /// Writes the key's row, with the deadline it has. A list without items is no list.
     fn save(self, txn: &mut Txn<'_>) {
         let deadline_ms = self.place.deadline_ms();
+        self.save_with(txn, deadline_ms);
+    }
+
+    fn save_with(self, txn: &mut Txn<'_>, deadline_ms: Option<u64>) {
         let Items { object, first, count } = self.items;
         if count == 0 {
             if self.place.old.and_then(|old| old.object) == Some(object) {
@@ -215,6 +231,13 @@ impl<'k> Changing<'k> {
         varint::put(&mut body, first);
         txn.put(&self.place, Kind::List, deadline_ms, &[&body]);
     }
+}
+
+/// Puts a list of `values` at a place, over whatever is there; without values, nothing.
+pub(super) fn store(txn: &mut Txn<'_>, place: Place<'_>, values: Vec<RowValue>) {
+    let mut list = Changing::new(txn, place);
+    values.into_iter().for_each(|item| list.push(txn, End::Right, item));
+    list.save_with(txn, None);
 }
 
 /// Items as a reply.

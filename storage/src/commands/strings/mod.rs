@@ -1,12 +1,14 @@
 //! Strings.
 
 mod conditional;
+mod lcs;
 mod numbers;
 mod plain;
 mod ranges;
 mod set;
 
 pub(super) use conditional::COMMANDS as CONDITIONAL;
+pub(super) use lcs::COMMANDS as LCS;
 pub(super) use numbers::COMMANDS as NUMBERS;
 pub(super) use plain::COMMANDS;
 pub(super) use ranges::COMMANDS as RANGES;

@@ -3,10 +3,12 @@
 //! A line is `command -> reply`; `+ms` lets time pass, `db n` changes the database, `hash key` makes a key of another type.
 //! Replies were compared with those of Redis 7.0.15.
 
+mod bits;
 mod contract;
 mod hashes;
 mod keys;
 mod lists;
+mod sorting;
 mod strings;
 mod transaction;
 
