@@ -18,9 +18,9 @@ pub struct Flags {
     /// Where the ports begin.
     #[arg(long, default_value_t = 7000)]
     base_port: u16,
-    /// The address that all nodes listen on.
-    #[arg(long, default_value = "127.0.0.1")]
-    host: String,
+    /// The address that all nodes listen on; or one for each node, separated by commas.
+    #[arg(long, default_value = "127.0.0.1", value_delimiter = ',')]
+    host: Vec<String>,
     /// The length of the master lease in milliseconds.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     lease_ms: u64,
@@ -36,8 +36,16 @@ pub fn run(flags: Flags) -> Outcome {
     if last > u32::from(u16::MAX) {
         return Err(format!("--base-port {base_port} is too high: the last port would be {last}").into());
     }
+    if host.len() != 1 && host.len() != usize::from(nodes) {
+        return Err(format!(
+            "--host names {} addresses for {nodes} nodes; give one, or one for each",
+            host.len()
+        )
+        .into());
+    }
     let members: Vec<(PathBuf, Contact)> = (1..=nodes)
-        .map(|node| {
+        .zip(host.iter().cycle())
+        .map(|(node, host)| {
             let contact = Contact {
                 peer: format!("{host}:{}", base_port + 100 + node),
                 client: format!("{host}:{}", base_port + node),

@@ -49,13 +49,22 @@ pub struct Options {
     pub flags: Vec<String>,
     /// More environment variables.
     pub env: Vec<(String, String)>,
+    /// Where each node runs, when that is not here: its IP address, and the network namespace that has it.
+    pub places: Vec<(String, String)>,
 }
 
 impl Options {
     /// A cluster of `nodes` with default settings.
     #[must_use]
     pub fn new(binary: impl Into<PathBuf>, nodes: u16) -> Options {
-        Options { binary: binary.into(), nodes, lease_ms: None, flags: Vec::new(), env: Vec::new() }
+        Options {
+            binary: binary.into(),
+            nodes,
+            lease_ms: None,
+            flags: Vec::new(),
+            env: Vec::new(),
+            places: Vec::new(),
+        }
     }
 }
 
@@ -111,6 +120,10 @@ impl Cluster {
         let mut form = Command::new(&options.binary);
         form.args(["form", "--nodes", &options.nodes.to_string(), "--base-port", &base.to_string(), "--dir"])
             .arg(directory.path());
+        if !options.places.is_empty() {
+            let hosts: Vec<&str> = options.places.iter().map(|(host, _)| host.as_str()).collect();
+            form.args(["--host", &hosts.join(",")]);
+        }
         if let Some(lease_ms) = options.lease_ms {
             form.args(["--lease-ms", &lease_ms.to_string()]);
         }
@@ -139,7 +152,11 @@ impl Cluster {
     /// Where clients reach a node.
     #[must_use]
     pub fn address(&self, node: u16) -> String {
-        format!("127.0.0.1:{}", self.port(node))
+        format!("{}:{}", self.host(node), self.port(node))
+    }
+
+    fn host(&self, node: u16) -> &str {
+        self.options.places.get(usize::from(node) - 1).map_or("127.0.0.1", |(host, _)| host)
     }
 
     /// The port where clients reach a node.
@@ -151,7 +168,7 @@ impl Cluster {
     /// Where peers reach a node.
     #[must_use]
     pub fn peer_address(&self, node: u16) -> String {
-        format!("127.0.0.1:{}", self.base + 100 + node)
+        format!("{}:{}", self.host(node), self.base + 100 + node)
     }
 
     /// The addresses of all nodes.
@@ -179,7 +196,14 @@ impl Cluster {
     /// # Panics
     /// When it runs already, or cannot be started.
     pub fn run(&mut self, node: u16) {
-        let mut command = Command::new(&self.options.binary);
+        let mut command = match self.options.places.get(usize::from(node) - 1) {
+            None => Command::new(&self.options.binary),
+            Some((_, namespace)) => {
+                let mut command = Command::new("ip"); // becomes the node: it keeps the pid
+                command.args(["netns", "exec", namespace]).arg(&self.options.binary);
+                command
+            }
+        };
         command.arg("server").arg("--dir").arg(self.path(node));
         command.arg("--http").arg(self.http_address(node)).args(&self.options.flags);
         if self.is_unformed {
@@ -197,7 +221,7 @@ impl Cluster {
     /// Where probes of a node connect.
     #[must_use]
     pub fn http_address(&self, node: u16) -> String {
-        format!("127.0.0.1:{}", self.base + 200 + node)
+        format!("{}:{}", self.host(node), self.base + 200 + node)
     }
 
     /// What a node answers a probe: the status and the body. Nothing when it does not take the connection.

@@ -13,6 +13,7 @@
 pub mod client;
 pub mod cluster;
 pub mod counting;
+pub mod network;
 pub mod patience;
 pub mod ports;
 pub mod process;
