@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod codec;
+pub mod embed;
 pub mod host;
 pub mod http;
 pub mod identity;
@@ -11,6 +12,8 @@ pub mod settings;
 pub mod snapshots;
 pub mod startup;
 pub mod waiting;
+
+pub use embed::{Builder, Node};
 
 // A build with bugs planted on purpose must never be shipped.
 const _: () =

@@ -37,6 +37,15 @@ enum Command {
     ///   warlock cli -n 7001            (a prompt, with history)
     #[command(verbatim_doc_comment)]
     Cli(cli::shell::Flags),
+    /// Show the members of a cluster: who is master, how far each one is, how busy it is.
+    ///
+    /// Exit codes: 0 shown · 1 refused · 2 wrong usage · 3 no node can be reached.
+    ///
+    /// Examples:
+    ///   warlock status -n 7001
+    ///   warlock status -n 7001,7002,7003 --watch
+    #[command(verbatim_doc_comment)]
+    Status(cli::status::Flags),
     /// Put a quick load on a cluster and print how long answers took.
     ///
     /// Writes keys that begin with `bench:` and removes none of them. Exit codes: 0 done · 2 wrong usage · 3 no node can be reached.
@@ -106,6 +115,7 @@ fn main() -> ExitCode {
         Command::Server(flags) => finish(cli::server::run(&flags)),
         Command::Form(flags) => finish(cli::form::run(flags)),
         Command::Cli(flags) => cli::shell::run(&flags),
+        Command::Status(flags) => cli::status::run(&flags),
         Command::Bench(flags) => cli::bench::run(&flags),
         Command::Dev(flags) => finish(cli::dev::run(&flags)),
         Command::Lock(flags) => cli::lock::run(&flags),

@@ -4,7 +4,7 @@
 //! lost its data. (Waiting for an invitation in an empty one is harmless: the node becomes a new member.)
 
 use crate::identity::{self, Contact, IdentityError, NodeIdentity};
-use crate::node::{self, NodeError};
+use crate::node::{self, Doors, NodeError};
 use crate::settings::Settings;
 use crate::waiting;
 use std::future::Future;
@@ -15,9 +15,21 @@ use std::path::Path;
 /// # Errors
 /// When it cannot start, or its disk fails.
 pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+    run_behind(settings, None, stop).await
+}
+
+/// As [`run`], behind sockets that are open already.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_behind(
+    settings: Settings,
+    doors: Option<Doors>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
     tokio::pin!(stop);
     let (identity, doors) = match NodeIdentity::read(&settings.dir) {
-        Ok(identity) => (identity, None),
+        Ok(identity) => (identity, doors),
         Err(IdentityError::Absent(_)) if settings.is_guest() && is_empty(&settings.dir) => {
             match waiting::wait(&settings, &mut stop).await? {
                 Some((identity, doors)) => (identity, Some(doors)),
@@ -25,7 +37,7 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
             }
         }
         Err(IdentityError::Absent(_)) if !settings.dir.exists() => {
-            (found_alone(&settings).map_err(NodeError::Identity)?, None)
+            (found_alone(&settings).map_err(NodeError::Identity)?, doors)
         }
         Err(error) => return Err(NodeError::Identity(error)),
     };

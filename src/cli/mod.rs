@@ -12,6 +12,7 @@ pub mod lock;
 pub mod restore;
 pub mod server;
 pub mod shell;
+pub mod status;
 
 /// What becomes of a command.
 pub type Outcome = Result<(), Box<dyn std::error::Error>>;

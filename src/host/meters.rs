@@ -73,8 +73,9 @@ impl Meters {
 
     /// Everything up to this batch is durable.
     pub fn synced(&mut self, through: u64) {
-        while let Some((_, since)) = self.syncing.pop_front_if(|(batch, _)| *batch <= through) {
+        while let Some((_, since)) = self.syncing.front().filter(|(batch, _)| *batch <= through) {
             self.sync.observe(since.elapsed().as_secs_f64());
+            self.syncing.pop_front();
         }
     }
 

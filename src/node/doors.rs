@@ -22,6 +22,21 @@ impl Doors {
         Ok(Doors { clients: bind("bind", clients).await?, peers: bind("peer-bind", peers).await? })
     }
 
+    /// Sockets that listen already and do not block. Must be called inside the node's event loop.
+    ///
+    /// # Errors
+    /// When the event loop cannot watch them.
+    pub fn from_std(
+        clients: std::net::TcpListener,
+        peers: std::net::TcpListener,
+    ) -> Result<Doors, NodeError> {
+        let failed = |error| NodeError::Failed(format!("cannot watch a socket: {error}"));
+        Ok(Doors {
+            clients: TcpListener::from_std(clients).map_err(failed)?,
+            peers: TcpListener::from_std(peers).map_err(failed)?,
+        })
+    }
+
     /// The same doors twice: the second pair stays open when the first is closed.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod waits;
 pub use answers::unreachable;
 pub use doors::Doors;
 pub use open::{first_ledger, journal_id};
+pub use peers::member_contact;
 
 use crate::host::backend::MachineBackend;
 use crate::host::clock;

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(super) fn member_contact(view: &ViewState, node: NodeId) -> Option<Contact> {
+/// A member's addresses.
+#[must_use]
+pub fn member_contact(view: &ViewState, node: NodeId) -> Option<Contact> {
     view.current.members.get(&node).and_then(|member| Contact::from_bytes(&member.contact))
 }
 

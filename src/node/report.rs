@@ -27,6 +27,7 @@ impl Running {
             (text("view"), number(facts.view)),
             (text("ballot"), text(&facts.ballot)),
             (text("applied"), number(facts.applied)),
+            (text("lease_left_ms"), number(self.lease_left_ms())),
             (text("waiting"), number(facts.waiting as u64)),
             (text("journal_bytes"), number(facts.journal_bytes)),
             (text("version"), text(env!("CARGO_PKG_VERSION"))),
@@ -84,6 +85,13 @@ impl Running {
             version: env!("CARGO_PKG_VERSION").to_string(),
             is_disk_low: false,
         }
+    }
+
+    /// How long this node's master lease still holds; 0 when it is not the master.
+    fn lease_left_ms(&self) -> u64 {
+        let (core, now) = (self.core.borrow(), clock::now());
+        let until = core.node.leader().lease_until().filter(|_| core.node.leader().is_master(now));
+        until.map_or(0, |until| u64::try_from(until.since(now.at).as_millis()).unwrap_or(0))
     }
 
     /// What is known now.
