@@ -202,3 +202,46 @@ fn waits_survive_a_snapshot() {
     }
     assert_eq!(one.meta.waiting, 0);
 }
+
+/// 10,000 wait at one key; each is served once, in order, and a hand-over looks at few rows however long the line is.
+#[test]
+fn a_long_line_is_served_one_by_one() {
+    const WAITERS: u64 = 10_000;
+    let mut machine = Machine::<MemoryStore>::default();
+    let mut slot = 0;
+    let mut run = |machine: &mut Machine<MemoryStore>, words: &[&str]| {
+        slot += 1;
+        let stamp = Stamp { slot, index: 0, at_ms: 1_000 };
+        let reply = machine.apply_for(&stamp, caller(slot), &encode_command(0, words));
+        machine.finish_slot(slot).unwrap();
+        reply
+    };
+    run(&mut machine, &["LOCK.ACQUIRE", "k", "first", "60000"]);
+    for waiter in 0..WAITERS {
+        let owner = format!("waiter{waiter}");
+        let reply = run(&mut machine, &["LOCK.ACQUIRE", "k", &owner, "60000", "WAIT", "60000"]);
+        assert!(matches!(reply, Reply::Waiting(_)));
+    }
+    // The rows of all waits, keys and values, stay far below 100 MB.
+    let mut bytes = 0;
+    let visit = &mut |key: crate::row::RowKeyRef<'_>, value: &crate::row::RowValue| {
+        bytes += key.byte_count() + value.len();
+        std::ops::ControlFlow::Continue(())
+    };
+    machine.store().scan(&crate::row::RowRange::all(), crate::store::Order::Ascending, visit).unwrap();
+    assert!(bytes < 4_000_000, "{bytes} bytes for {WAITERS} waits");
+    machine.take_events();
+    for token in 1..=WAITERS {
+        run(&mut machine, &["LOCK.RELEASE", "k", &token.to_string()]);
+        let served: Vec<Caller> = machine
+            .take_events()
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::Served { caller, .. } => Some(caller),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(served, [caller(token + 1)], "exactly the next in line");
+    }
+    assert_eq!(machine.meta.waiting, 0);
+}
