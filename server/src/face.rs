@@ -3,6 +3,7 @@
 use crate::config::Tunable;
 use crate::connection::{self, Connection};
 use crate::engine::{Answer, Engine, Ticket};
+use crate::pubsub::Subscriptions;
 use crate::resp::Limits;
 use crate::stats::{Stats, unix_time};
 use bytes::Bytes;
@@ -72,6 +73,8 @@ pub struct Face {
     connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
     next_id: Cell<u64>,
     pause: Cell<Option<Pause>>,
+    /// Who listens to what.
+    pub subscriptions: RefCell<Subscriptions>,
     /// Connections that see every command.
     monitors: RefCell<Vec<u64>>,
 }
@@ -98,6 +101,7 @@ impl Face {
             connections: RefCell::default(),
             next_id: Cell::new(1),
             pause: Cell::new(None),
+            subscriptions: RefCell::default(),
             monitors: RefCell::default(),
         })
     }
@@ -145,6 +149,7 @@ impl Face {
             connection::serve(stream, &connection).await;
             face.connections.borrow_mut().remove(&id);
             face.set_monitor(id, false);
+            connection.unsubscribe();
             face.engine.closed(id);
         });
     }
@@ -190,6 +195,15 @@ impl Face {
     #[must_use]
     pub fn all(&self) -> Vec<Rc<Connection>> {
         self.connections.borrow().values().cloned().collect()
+    }
+
+    /// A message for those who listen.
+    pub fn publish(&self, channel: &Bytes, message: &Bytes) {
+        self.subscriptions.borrow().publish(channel, message, &mut |listener, push| {
+            if let Some(connection) = self.connection(listener) {
+                connection.push(push);
+            }
+        });
     }
 
     // ---- CLIENT PAUSE ----

@@ -8,6 +8,7 @@ pub mod config;
 mod connection;
 mod engine;
 mod face;
+pub mod pubsub;
 mod reply;
 pub mod resp;
 pub mod stats;

@@ -90,6 +90,8 @@ pub struct Todo {
     pub parked: Vec<u64>,
     /// Commands that undo what a connection was told, to be run if it is gone.
     pub undos: Vec<(u64, Bytes)>,
+    /// Messages for those who listen: channel and message.
+    pub published: Vec<(Bytes, Bytes)>,
     /// What happened to locks.
     pub locks: Vec<LockEvent>,
 }

@@ -70,6 +70,10 @@ impl Running {
         }
         let mut has_more = false;
         if let Some(face) = self.face.get() {
+            // Before the answers: who listens to its own messages gets them first, as in Redis.
+            for (channel, message) in &todo.published {
+                face.publish(channel, message);
+            }
             let refused =
                 self.refused.take().into_iter().map(|(ticket, reply)| (ticket, Answer::Reply(reply)));
             for (ticket, answer) in todo.answers.into_iter().chain(refused) {

@@ -33,10 +33,13 @@ impl Running {
     }
 
     /// Tells the holders of locks that they hold them no longer, those of them that are this node's clients: `>4 lock · reason · key · token`. Who gave it
-    /// back itself knows. Every change of every lock passes here, in the order of the log: whoever wants to tell others, does it here.
+    /// back itself knows. Every change is also told on the channel `__lock__:key`, as `acquired 7`, `expired 7` and so on with the hold's token, on every node
+    /// in the order of the log.
     pub(super) fn tell_locks(&self, face: &Face, events: Vec<LockEvent>) {
         let me = self.core.borrow().node.origin();
         for event in events {
+            let channel = [b"__lock__:", &event.key[..]].concat();
+            face.publish(&channel.into(), &Bytes::from(format!("{} {}", event.name(), event.token)));
             let is_mine = event.caller.node == me.node.0 && event.caller.incarnation == me.incarnation;
             if is_mine && event.end.is_some_and(|end| end != End::Released) {
                 let token = i64::try_from(event.token).unwrap_or(i64::MAX);

@@ -192,8 +192,8 @@ impl Choice {
     }
 }
 
-fn kind_of(_: &State) -> &'static str {
-    "normal"
+fn kind_of(state: &State) -> &'static str {
+    if state.subscribed.count() > 0 { "pubsub" } else { "normal" }
 }
 
 fn parse_kind(arg: &[u8]) -> Option<&'static str> {
@@ -307,8 +307,12 @@ fn describe(connection: &Connection, state: &State) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let (input, writes, output) = state.bytes();
     let mut flags = String::new();
-    for (letter, is_set) in [('O', state.is_monitor), ('x', state.multi.is_some()), ('b', state.is_blocked())]
-    {
+    for (letter, is_set) in [
+        ('O', state.is_monitor),
+        ('P', state.subscribed.count() > 0),
+        ('x', state.multi.is_some()),
+        ('b', state.is_blocked()),
+    ] {
         flags.extend(is_set.then_some(letter));
     }
     if flags.is_empty() {
@@ -316,7 +320,7 @@ fn describe(connection: &Connection, state: &State) -> String {
     }
     let (command, at) = state.last;
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={} qbuf={input} qbuf-free=0 \
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} qbuf={input} qbuf-free=0 \
          argv-mem={writes} multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
          lib-name={} lib-ver={}",
         connection.id,
@@ -326,6 +330,8 @@ fn describe(connection: &Connection, state: &State) -> String {
         connection.since.elapsed().as_secs(),
         at.elapsed().as_secs(),
         state.db,
+        state.subscribed.channels.len(),
+        state.subscribed.patterns.len(),
         state.multi.as_ref().map_or(-1, |multi| i64::try_from(multi.len()).unwrap_or(i64::MAX)),
         input + writes + output,
         command.to_ascii_lowercase(),

@@ -5,6 +5,7 @@ mod info;
 mod introspect;
 mod node;
 mod observe;
+mod pubsub;
 mod session;
 mod transactions;
 
@@ -17,6 +18,8 @@ use storage::reply::Reply;
 pub enum Effect {
     /// Replies.
     Reply(Reply),
+    /// Replies several times.
+    Many(Vec<Reply>),
     /// Replies nothing.
     Silence,
     /// Replies and closes the connection.
@@ -72,6 +75,8 @@ pub struct OwnCommand {
     pub behind: Behind,
     /// What it does in a transaction.
     pub in_multi: InMulti,
+    /// Whether a subscriber may send it that speaks RESP2, where messages and replies look alike.
+    pub while_subscribed: bool,
     /// Whether CLIENT PAUSE WRITE holds it.
     pub pauses: bool,
     /// Whether MONITOR does not show it.
@@ -91,6 +96,7 @@ impl OwnCommand {
         before_auth: false,
         behind: Behind::Nothing,
         in_multi: InMulti::Queued,
+        while_subscribed: false,
         pauses: false,
         is_secret: false,
         selects: None,
@@ -120,6 +126,7 @@ const FAMILIES: &[&[OwnCommand]] = &[
     session::COMMANDS,
     transactions::COMMANDS,
     client::COMMANDS,
+    pubsub::COMMANDS,
     info::COMMANDS,
     introspect::COMMANDS,
     observe::COMMANDS,

@@ -15,6 +15,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "PING",
         summary: "Answers PONG, or its argument.",
         arity: Arity::AtLeast(0),
+        while_subscribed: true,
         handler: ping,
         ..OwnCommand::BASE
     },
@@ -59,6 +60,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         arity: Arity::AtLeast(0),
         before_auth: true,
         in_multi: InMulti::Runs,
+        while_subscribed: true,
         handler: |_, _, _| Effect::Close(Reply::Ok),
         ..OwnCommand::BASE
     },
@@ -69,7 +71,9 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         before_auth: true,
         behind: Behind::Everything,
         in_multi: InMulti::Runs,
+        while_subscribed: true,
         handler: |connection, state, _| {
+            connection.face.subscriptions.borrow_mut().remove_all(connection.id, &mut state.subscribed);
             state.multi = None;
             state.watching.clear();
             state.set_replies(Replies::On);
@@ -85,8 +89,14 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     },
 ];
 
-fn ping(_: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
+fn ping(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
     match args {
+        [] if state.is_subscriber() => {
+            Effect::Reply(Reply::Array(vec![Reply::bulk(b"pong"), Reply::bulk(b"")]))
+        }
+        [text] if state.is_subscriber() => {
+            Effect::Reply(Reply::Array(vec![Reply::bulk(b"pong"), Reply::bulk(text)]))
+        }
         [] => Effect::Reply(Reply::simple("PONG")),
         [text] => Effect::Reply(Reply::bulk(text)),
         _ => error("ERR wrong number of arguments for 'ping' command"),

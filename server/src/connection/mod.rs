@@ -17,6 +17,7 @@ pub use serve::serve;
 use crate::commands::{self, Behind, Effect, InMulti, OwnCommand};
 use crate::engine::{Answer, Ticket};
 use crate::face::Face;
+use crate::pubsub::Subscribed;
 use crate::resp::{Parser, Protocol, Request};
 use crate::stats::Sender;
 use bytes::{Bytes, BytesMut};
@@ -40,6 +41,21 @@ const WRITE_BYTES_MAX: usize = 64 << 20;
 const PUSH_AHEAD_BYTES: usize = 64 << 10;
 
 const NO_AUTH: Reply = Reply::error("NOAUTH Authentication required.");
+
+fn only_subscriber(name: &str) -> Reply {
+    let name = name.to_ascii_lowercase();
+    Reply::Error(
+        format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+        )
+        .into(),
+    )
+}
+
+/// The channel whose listeners are the reply.
+fn channel_of(spec: &CommandSpec, words: &[&[u8]]) -> Option<Bytes> {
+    words.get(1).filter(|_| spec.publishes()).map(|channel| Bytes::copy_from_slice(channel))
+}
 
 /// A connection.
 pub struct Connection {
@@ -90,6 +106,8 @@ pub struct State {
     pub multi: Option<Multi>,
     /// What WATCH remembers.
     pub watching: Watching,
+    /// What it listens to.
+    pub subscribed: Subscribed,
     /// CLIENT REPLY.
     pub replies: Replies,
     /// Whether it sees every command.
@@ -122,6 +140,7 @@ impl Connection {
             library: (Bytes::new(), Bytes::new()),
             multi: None,
             watching: Watching::default(),
+            subscribed: Subscribed::default(),
             replies: Replies::On,
             is_monitor: false,
             last: ("NULL", since),
@@ -199,7 +218,10 @@ impl Connection {
                     .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into()));
                 match waiting {
                     Place::Exec(_, own) => self.do_own(reply, own, &mut state),
-                    _ => reply,
+                    _ => match call.as_ref().and_then(|call| call.channel.as_ref()) {
+                        Some(channel) => self.listeners(reply, channel),
+                        None => reply,
+                    },
                 }
             }
             (Answer::Reply(reply), _) => reply,
@@ -223,10 +245,25 @@ impl Connection {
         if let Some(call) = call {
             self.count(&call, &reply, &state);
         }
+        self.take_pushed(&mut state);
         let protocol = state.protocol;
         state.places.fill(place, reply, protocol);
         drop(state);
         self.wake();
+    }
+
+    /// The connection is gone: nobody publishes to it any more.
+    pub fn unsubscribe(&self) {
+        let mut state = self.state.borrow_mut();
+        self.face.subscriptions.borrow_mut().remove_all(self.id, &mut state.subscribed);
+    }
+
+    /// The reply to PUBLISH: how many clients of this node listen.
+    fn listeners(&self, reply: Reply, channel: &[u8]) -> Reply {
+        match reply {
+            Reply::Integer(_) => Reply::count(self.face.subscriptions.borrow().receivers(channel)),
+            other => other,
+        }
     }
 
     /// A command has its reply.
@@ -310,10 +347,14 @@ impl Connection {
         if !state.is_authenticated {
             return self.refuse(Some(spec.name), NO_AUTH, state);
         }
+        if state.is_subscriber() {
+            return self.refuse(Some(spec.name), only_subscriber(spec.name), state);
+        }
         if let Some(multi) = &mut state.multi {
             let db = multi.db;
             let payload = || self.encode(spec, db, &words);
-            let reply = multi.push_data(payload, &words, self.face.settings.limits.request_bytes_max);
+            let channel = channel_of(spec, &words);
+            let reply = multi.push_data(payload, channel, self.face.settings.limits.request_bytes_max);
             return state.done(reply);
         }
         if self.face.is_paused(spec.is_write()) {
@@ -349,6 +390,9 @@ impl Connection {
         if !state.is_authenticated && !own.before_auth {
             return self.refuse(Some(own.name), NO_AUTH, state);
         }
+        if state.is_subscriber() && !own.while_subscribed {
+            return self.refuse(Some(own.name), only_subscriber(own.name), state);
+        }
         if state.multi.is_some() {
             match own.in_multi {
                 InMulti::Runs | InMulti::Ends => {}
@@ -376,7 +420,7 @@ impl Connection {
             self.face.show(state.db, &self.address, request.iter());
         }
         let shown = Some(request.clone()).filter(|_| !own.is_secret);
-        let call = Call { name: own.name, since: Instant::now(), request: shown };
+        let call = Call { name: own.name, since: Instant::now(), channel: None, request: shown };
         let effect = (own.handler)(self, state, args);
         self.take_effect(effect, call, state);
     }
@@ -393,7 +437,7 @@ impl Connection {
 
     /// A command about data.
     fn execute_data(&self, spec: &'static CommandSpec, request: Request, state: &mut State) {
-        let call = Call { name: spec.name, since: Instant::now(), request: None };
+        let call = Call { name: spec.name, since: Instant::now(), channel: None, request: None };
         match spec.handler {
             Handler::Read(_) if state.places.has_writes() => state.held = Some(request),
             Handler::Read(_) => {
@@ -407,8 +451,10 @@ impl Connection {
                 let words: Vec<&[u8]> = request.iter().collect();
                 state.is_blocked = spec.may_block(words.get(1..).unwrap_or_default());
                 let payload = self.encode(spec, state.db, &words);
+                let channel = channel_of(spec, &words);
                 let request = Some(request).filter(|_| !state.is_blocked);
-                let place = state.places.push(Place::Write(payload.len()), Some(Call { request, ..call }));
+                let call = Call { channel, request, ..call };
+                let place = state.places.push(Place::Write(payload.len()), Some(call));
                 self.face.engine.write(payload, self.ticket(place));
             }
         }
@@ -452,6 +498,10 @@ impl Connection {
             Effect::Reply(reply) => {
                 self.count(&call, &reply, state);
                 state.done(reply);
+            }
+            Effect::Many(replies) => {
+                self.count(&call, &Reply::Ok, state);
+                replies.into_iter().for_each(|reply| state.done(reply));
             }
             Effect::Silence => self.count(&call, &Reply::Ok, state),
             Effect::Close(reply) => {
@@ -498,6 +548,11 @@ impl State {
     pub fn set_replies(&mut self, replies: Replies) {
         self.replies = replies;
         self.places.is_silent = replies == Replies::Off;
+    }
+
+    /// Whether it listens and speaks RESP2, where replies could be taken for messages.
+    pub fn is_subscriber(&self) -> bool {
+        self.protocol == Protocol::Resp2 && self.subscribed.count() > 0
     }
 
     /// Bytes that wait: from the client, in writes on their way, for the client.

@@ -5,7 +5,7 @@
 //! * T2: a WATCH that could not be answered counts as a change: the EXEC behind it does nothing.
 //! * T3: what the connection does itself (PING, SELECT, CLIENT …) stands in the reply at its place and is done only if the rest was.
 
-use super::places::{Call, Own, Place};
+use super::places::{Call, Own, Part, Place};
 use super::{Connection, State};
 use crate::commands;
 use crate::commands::Effect;
@@ -35,8 +35,8 @@ pub struct Multi {
 }
 
 enum Queued {
-    /// Encoded for the log.
-    Data(Bytes),
+    /// Encoded for the log, and the channel that it publishes to.
+    Data(Bytes, Option<Bytes>),
     /// For the connection itself.
     Own(Request),
 }
@@ -88,10 +88,15 @@ impl Multi {
     }
 
     /// Queues a command about data.
-    pub fn push_data(&mut self, payload: impl FnOnce() -> Bytes, words: &[&[u8]], bytes_max: usize) -> Reply {
-        let bytes: usize = words.iter().map(|word| word.len()).sum();
+    pub fn push_data(
+        &mut self,
+        payload: impl FnOnce() -> Bytes,
+        channel: Option<Bytes>,
+        bytes_max: usize,
+    ) -> Reply {
         let payload = if self.is_aborted { Bytes::new() } else { payload() };
-        self.push(Queued::Data(payload), bytes, bytes_max)
+        let bytes = payload.len() + channel.as_ref().map_or(0, Bytes::len);
+        self.push(Queued::Data(payload, channel), bytes, bytes_max)
     }
 
     /// Queues a command of the connection.
@@ -144,8 +149,11 @@ impl Connection {
         let (mut data, mut own) = (Vec::new(), Vec::new());
         for (index, queued) in multi.queued.into_iter().enumerate() {
             match queued {
-                Queued::Data(payload) => data.push(payload),
-                Queued::Own(request) => own.push(Own { index, request }),
+                Queued::Data(payload, channel) => {
+                    data.push(payload);
+                    own.extend(channel.map(|channel| Own { index, part: Part::Listeners(channel) }));
+                }
+                Queued::Own(request) => own.push(Own { index, part: Part::Command(request) }),
             }
         }
         if data.is_empty() && watching.keys.is_empty() {
@@ -159,7 +167,7 @@ impl Connection {
 
     /// Submits a transaction. What comes behind one that changes the connection waits for it.
     pub(super) fn submit(&self, payload: Bytes, own: Vec<Own>, call: Call, state: &mut State) {
-        state.is_blocked = !own.is_empty();
+        state.is_blocked = own.iter().any(|own| matches!(own.part, Part::Command(_)));
         let place = state.places.push(Place::Exec(payload.len(), own), Some(call));
         self.face.engine.write(payload, self.ticket(place));
     }
@@ -167,12 +175,16 @@ impl Connection {
     /// A transaction was done: adds what the connection has to do itself.
     pub(super) fn do_own(&self, reply: Reply, own: Vec<Own>, state: &mut State) -> Reply {
         let Reply::Array(done) = reply else { return reply };
-        let count = done.len() + own.len();
+        let commands = own.iter().filter(|own| matches!(own.part, Part::Command(_))).count();
+        let count = done.len() + commands;
         let (mut done, mut own) = (done.into_iter(), own.into_iter().peekable());
         let mut replies = Vec::with_capacity(count);
         for index in 0..count {
-            let next = match own.next_if(|own| own.index == index) {
-                Some(own) => self.run_own(&own.request, state),
+            let next = match own.next_if(|own| own.index == index).map(|own| own.part) {
+                Some(Part::Command(request)) => self.run_own(&request, state),
+                Some(Part::Listeners(channel)) => {
+                    self.listeners(done.next().unwrap_or(Reply::Null), &channel)
+                }
                 None => done.next().unwrap_or(Reply::Null),
             };
             replies.push(next);

@@ -25,12 +25,20 @@ pub enum Place {
     Raw(BytesMut),
 }
 
-/// A command of the connection that stands in a transaction at `index`.
+/// What the connection itself adds to a transaction's replies.
 pub struct Own {
-    /// Its position among the transaction's replies.
+    /// The position among them.
     pub index: usize,
-    /// What was asked.
-    pub request: Request,
+    /// What.
+    pub part: Part,
+}
+
+/// See [`Own`].
+pub enum Part {
+    /// The reply of a command of its own.
+    Command(Request),
+    /// The number of this node's listeners to a channel, in place of the reply that is there.
+    Listeners(Bytes),
 }
 
 /// A read to be done when it is allowed.
@@ -82,6 +90,8 @@ pub struct Call {
     pub name: &'static str,
     /// When it was taken.
     pub since: Instant,
+    /// The channel whose listeners are to be counted.
+    pub channel: Option<Bytes>,
     /// What was asked; nothing for commands that may wait long by their nature.
     pub request: Option<Request>,
 }

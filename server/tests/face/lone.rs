@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
-use storage::machine::{Machine, Stamp, View};
+use storage::machine::{Event, Machine, Stamp, View};
 use storage::reply::Reply;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -39,6 +39,11 @@ impl Lone {
                     let stamp = Stamp { slot, index: 0, at_ms: self.now_ms.get() };
                     let reply = machine.apply(&stamp, &payload);
                     machine.finish_slot(slot).unwrap();
+                    for event in machine.take_events() {
+                        if let Event::Published { channel, message } = event {
+                            face.publish(&channel, &message);
+                        }
+                    }
                     Answer::Ran(reply.to_bytes())
                 }
             };

@@ -5,4 +5,5 @@ mod clients;
 #[allow(dead_code, reason = "not every test needs everything")]
 mod lone;
 mod operators;
+mod pubsub;
 mod transactions;

@@ -21,6 +21,7 @@ mod lists;
 mod locks;
 mod lookup;
 mod number;
+mod pubsub;
 mod scanning;
 mod server;
 mod sessions;
@@ -81,6 +82,7 @@ const FAMILIES: &[&[CommandSpec]] = &[
     locks::COMMANDS,
     sessions::COMMANDS,
     server::COMMANDS,
+    pubsub::COMMANDS,
     internal::COMMANDS,
     transaction::COMMANDS,
 ];

@@ -155,6 +155,8 @@ pub enum Flag {
     Blocks,
     /// The same, if this word is among its arguments.
     BlocksWith(&'static str),
+    /// Its reply is the number of the node's clients that listen to its first argument.
+    Publishes,
     /// Remembers the connection that sent it, which therefore travels with it.
     NamesClient,
 }
@@ -178,6 +180,8 @@ pub enum Group {
     Server,
     /// Several commands as one.
     Transactions,
+    /// Messages.
+    PubSub,
 }
 
 impl Group {
@@ -193,6 +197,7 @@ impl Group {
             Group::Lock => "lock",
             Group::Server => "server",
             Group::Transactions => "transactions",
+            Group::PubSub => "pubsub",
         }
     }
 }
@@ -240,6 +245,12 @@ impl CommandSpec {
     #[must_use]
     pub fn names_client(&self) -> bool {
         self.flags.contains(&Flag::NamesClient)
+    }
+
+    /// Whether its reply is a number of listeners.
+    #[must_use]
+    pub fn publishes(&self) -> bool {
+        self.flags.contains(&Flag::Publishes)
     }
 
     /// Whether no client can name it.

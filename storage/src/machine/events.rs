@@ -42,6 +42,13 @@ pub enum Event {
         /// The second.
         undo: Bytes,
     },
+    /// A message for everybody who listens to a channel.
+    Published {
+        /// The channel.
+        channel: Bytes,
+        /// The message.
+        message: Bytes,
+    },
     /// Somebody got a lock, or has it no longer.
     Lock(LockEvent),
 }

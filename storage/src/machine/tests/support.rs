@@ -57,6 +57,7 @@ impl Lab {
             Event::Lock(lock) => {
                 Some(format!("{} {} {}", String::from_utf8_lossy(&lock.key), lock.name(), lock.token))
             }
+            Event::Published { channel, message } => Some(format!("{channel:?} {message:?}")),
             Event::Undo { .. } => None,
         };
         self.machine.take_events().into_iter().filter_map(tell).collect()

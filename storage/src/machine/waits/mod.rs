@@ -186,6 +186,11 @@ impl<'m> Txn<'m> {
         self.run.client = client;
     }
 
+    /// Says something besides the reply, if the command does not fail.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.run.events.push(event);
+    }
+
     /// Who sent the command, and over which connection, if the command's entry says that it wants to know.
     #[must_use]
     pub fn sender(&self) -> (Caller, Client) {
