@@ -48,6 +48,10 @@ else
 	$(SIM) --seeds $(SEEDS) --start $(START)
 endif
 
+.PHONY: docs-commands
+docs-commands: ## Write docs/commands.md from the tables of commands
+	UPDATE_DOCS=1 $(CARGO) test --quiet --test commands_doc
+
 .PHONY: differential
 differential: ## Compare with a real Redis, command by command: COMMANDS=n [SEED=s]
 	DIFFERENTIAL_COMMANDS=$(COMMANDS) DIFFERENTIAL_SEED=$(or $(SEED),1) $(CARGO) test --release --test differential -- --nocapture

@@ -9,8 +9,13 @@ use bytes::Bytes;
 use std::fmt::Write;
 use storage::reply::Reply;
 
-pub(super) const COMMANDS: &[OwnCommand] =
-    &[OwnCommand { name: "INFO", summary: "Tells about the node.", handler: info, ..OwnCommand::BASE }];
+pub(super) const COMMANDS: &[OwnCommand] = &[OwnCommand {
+    name: "INFO",
+    summary: "Tells about the node.",
+    differs: "Announces Redis 7.2.4, which client libraries expect; the section `warlock` tells about the cluster.",
+    handler: info,
+    ..OwnCommand::BASE
+}];
 
 /// A section: its name, whether it is told without being asked for, its lines.
 type Section = (&'static str, bool, fn(&Face) -> String);

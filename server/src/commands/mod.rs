@@ -67,6 +67,8 @@ pub struct OwnCommand {
     pub name: &'static str,
     /// One sentence.
     pub summary: &'static str,
+    /// Where it differs from Redis, and why. Empty: nowhere, or Redis has no such command.
+    pub differs: &'static str,
     /// How many arguments it takes.
     pub arity: Arity,
     /// Whether it is allowed before AUTH.
@@ -92,6 +94,7 @@ impl OwnCommand {
     pub(crate) const BASE: OwnCommand = OwnCommand {
         name: "",
         summary: "",
+        differs: "",
         arity: Arity::AtLeast(0),
         before_auth: false,
         behind: Behind::Nothing,

@@ -18,6 +18,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "ROLE",
         summary: "Tells that this node takes writes, and how far it has applied the log.",
+        differs: "Every node says `master`: every node takes writes.",
         arity: Arity::Exactly(0),
         handler: |connection, _, _| {
             let applied = i64::try_from(connection.face.engine.facts().applied).unwrap_or(i64::MAX);
@@ -71,6 +72,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "WAIT",
         summary: "Answers when the writes before it are: a majority holds them then. Counts the members besides this one that must.",
+        differs: "Redis counts replicas that have the writes; here an answered write is on a majority already.",
         arity: Arity::Exactly(2),
         behind: Behind::Everything,
         handler: |connection, _, args| match (number(args[0]), number(args[1])) {

@@ -11,6 +11,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "CONFIG",
         summary: "Shows settings of this node, and changes some of them until it stops: GET, SET, RESETSTAT, REWRITE.",
+        differs: "The names are Redis's where the setting is; most of Redis's settings do not exist.",
         arity: Arity::AtLeast(1),
         is_secret: true,
         handler: config,

@@ -29,6 +29,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "HELLO",
         summary: "Chooses the protocol, and tells about the node.",
+        differs: "Announces Redis 7.2.4, which client libraries expect.",
         arity: Arity::AtLeast(0),
         before_auth: true,
         behind: Behind::Everything,

@@ -24,6 +24,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "EXEC",
         summary: "Runs the queued commands as one, unless a watched key has changed.",
+        differs: "May refuse where a watched key was absent before and after FLUSHDB or SWAPDB: every key of the database counts as changed then.",
         arity: Arity::Exactly(0),
         behind: Behind::Reads,
         in_multi: InMulti::Ends,
