@@ -64,6 +64,15 @@ planted: ## Break each safety rule on purpose and see that it is noticed
 soak-locks: ## Fight for one lock of a real cluster under kill -9 and SIGSTOP; nobody may hold it twice: MINUTES=n [SEED=s]
 	SOAK_SECONDS=$$(( $(or $(MINUTES),10) * 60 )) $(if $(SEED),SOAK_SEED=$(SEED)) $(CARGO) test --test soak_locks -- --nocapture
 
+.PHONY: soak snapshot-pause
+soak: ## A long run of mixed load under random faults: MINUTES=n [SEED=s]
+	$(CARGO) build --release -p warlock -p warlock-harness
+	target/release/soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+snapshot-pause: ## What a snapshot of a million keys costs writers: KEYS=n
+	$(CARGO) build --release -p warlock -p warlock-harness
+	target/release/snapshot_pause --keys $(or $(KEYS),1000000)
+
 .PHONY: failover
 failover: ## What clients feel when the master dies or hands over, under load: ROUNDS=n
 	$(CARGO) build --release -p warlock -p warlock-harness
