@@ -120,6 +120,14 @@ pub fn form(
 }
 
 impl NodeIdentity {
+    /// The only member of a new cluster. Without a secret it gets a random one.
+    #[must_use]
+    pub fn alone(contact: &Contact, lease: Duration, secret: Option<String>) -> NodeIdentity {
+        let node = NodeId(1);
+        let view = ViewState::first(View::first([(node, contact.to_bytes())], lease));
+        NodeIdentity { cluster: rand::random(), node, secret: secret.unwrap_or_else(random_secret), view }
+    }
+
     /// Reads a directory's identity.
     ///
     /// # Errors

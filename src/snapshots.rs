@@ -73,17 +73,32 @@ impl Loaded {
     }
 }
 
+/// Where they are.
+enum Place {
+    Disk(PathBuf),
+    /// By slot, the newest first.
+    Memory(Vec<(u64, Bytes)>),
+}
+
+/// A snapshot's slot and, if it is kept in memory, its bytes.
+type Written = (u64, Option<Bytes>);
+
+enum Incoming {
+    File(fs::File),
+    Bytes(Vec<u8>),
+}
+
 /// A node's snapshots.
 pub struct Snapshots {
-    directory: PathBuf,
+    place: Place,
     id: [u8; 16],
     is_writing: bool,
     /// After a failure: not before this.
     retry_at: Option<Instant>,
-    done: Sender<Result<u64, String>>,
-    finished: Receiver<Result<u64, String>>,
-    /// The snapshot being put together: its slot and file.
-    incoming: Option<(u64, fs::File)>,
+    done: Sender<Result<Written, String>>,
+    finished: Receiver<Result<Written, String>>,
+    /// The snapshot being put together: its slot, and what has come.
+    incoming: Option<(u64, Incoming)>,
     /// Called when a snapshot is written.
     wake: std::sync::Arc<dyn Fn() + Send + Sync>,
 }
@@ -99,17 +114,18 @@ impl Snapshots {
         wake: std::sync::Arc<dyn Fn() + Send + Sync>,
     ) -> io::Result<Snapshots> {
         fs::create_dir_all(&directory)?;
+        Ok(Self::at(Place::Disk(directory), id, wake))
+    }
+
+    /// Snapshots that are kept in memory.
+    #[must_use]
+    pub fn in_memory(id: [u8; 16], wake: std::sync::Arc<dyn Fn() + Send + Sync>) -> Snapshots {
+        Self::at(Place::Memory(Vec::new()), id, wake)
+    }
+
+    fn at(place: Place, id: [u8; 16], wake: std::sync::Arc<dyn Fn() + Send + Sync>) -> Snapshots {
         let (done, finished) = channel();
-        Ok(Snapshots {
-            directory,
-            id,
-            is_writing: false,
-            retry_at: None,
-            done,
-            finished,
-            incoming: None,
-            wake,
-        })
+        Snapshots { place, id, is_writing: false, retry_at: None, done, finished, incoming: None, wake }
     }
 
     /// The newest snapshot that is whole; damaged ones are passed over with a warning.
@@ -117,7 +133,8 @@ impl Snapshots {
     /// # Errors
     /// When the directory cannot be read, or holds another cluster's snapshots.
     pub fn newest(&self) -> Result<Option<Loaded>, SnapshotError> {
-        for (slot, path) in snapshot::list(&self.directory)? {
+        let Place::Disk(directory) = &self.place else { return Ok(None) };
+        for (slot, path) in snapshot::list(directory)? {
             match self.load(&path) {
                 Ok(loaded) => return Ok(Some(loaded)),
                 Err(error) if error.is_damage() => warn!(slot, %error, "a damaged snapshot is passed over"),
@@ -145,11 +162,22 @@ impl Snapshots {
         }
         self.is_writing = true;
         let attachment = codec::to_bytes(&Attachment { ledger: ledger.clone(), view: view.clone() });
-        let (handle, directory, id) = (machine.snapshot(), self.directory.clone(), self.id);
+        let directory = match &self.place {
+            Place::Disk(directory) => Some(directory.clone()),
+            Place::Memory(_) => None,
+        };
+        let (handle, id) = (machine.snapshot(), self.id);
         let (done, wake) = (self.done.clone(), self.wake.clone());
         let write = move || {
-            let written = snapshot::write(&directory, id, &attachment, &handle)
-                .and_then(|written| snapshot::remove_old(&directory, KEEP).map(|()| written.slot));
+            let written = match directory {
+                Some(directory) => {
+                    snapshot::write(&directory, id, &attachment, &handle).and_then(|written| {
+                        snapshot::remove_old(&directory, KEEP).map(|()| (written.slot, None))
+                    })
+                }
+                None => snapshot::encode(id, &attachment, &handle)
+                    .map(|bytes| (handle.applied(), Some(Bytes::from(bytes)))),
+            };
             // Nobody to tell means that the node is stopping.
             let _ = done.send(written.map_err(|error| error.to_string()));
             wake();
@@ -165,8 +193,11 @@ impl Snapshots {
         let outcome = self.finished.try_recv().ok()?;
         self.is_writing = false;
         match outcome {
-            Ok(slot) => {
+            Ok((slot, bytes)) => {
                 info!(slot, "snapshot taken");
+                if let Some(bytes) = bytes {
+                    self.remember(slot, bytes);
+                }
                 Some(slot)
             }
             Err(error) => {
@@ -177,29 +208,58 @@ impl Snapshots {
         }
     }
 
+    fn remember(&mut self, slot: u64, bytes: Bytes) {
+        if let Place::Memory(all) = &mut self.place {
+            all.retain(|(known, _)| *known != slot);
+            all.push((slot, bytes));
+            all.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(*slot));
+            all.truncate(KEEP);
+        }
+    }
+
     /// The newest finished snapshot: its slot and its size.
     #[must_use]
     pub fn newest_finished(&self) -> Option<(u64, u64)> {
-        let (slot, path) = snapshot::list(&self.directory).ok()?.into_iter().next()?;
-        Some((slot, fs::metadata(path).ok()?.len()))
+        match &self.place {
+            Place::Memory(all) => all.first().map(|(slot, bytes)| (*slot, bytes.len() as u64)),
+            Place::Disk(directory) => {
+                let (slot, path) = snapshot::list(directory).ok()?.into_iter().next()?;
+                Some((slot, fs::metadata(path).ok()?.len()))
+            }
+        }
     }
 
     /// A piece of the snapshot of `slot`, or of the newest one if that is gone.
     #[must_use]
     pub fn chunk(&self, slot: u64, offset: u64) -> Option<Message> {
-        let files = snapshot::list(&self.directory).ok()?;
-        let asked = files.iter().find(|(known, _)| *known == slot);
-        let (slot, path, offset) = match (asked, files.first()) {
-            (Some((slot, path)), _) => (*slot, path, offset),
-            (None, Some((slot, path))) => (*slot, path, 0),
-            (None, None) => return None,
+        let slots: Vec<u64> = match &self.place {
+            Place::Memory(all) => all.iter().map(|(slot, _)| *slot).collect(),
+            Place::Disk(directory) => {
+                snapshot::list(directory).ok()?.into_iter().map(|(slot, _)| slot).collect()
+            }
         };
-        let mut file = fs::File::open(path).ok()?;
-        let total = file.metadata().ok()?.len();
-        file.seek(SeekFrom::Start(offset)).ok()?;
-        let mut data = Vec::new();
-        file.take(CHUNK_BYTES as u64).read_to_end(&mut data).ok()?;
-        Some(Message::SnapshotChunk { slot, offset, total, data: Bytes::from(data) })
+        let (slot, offset) = if slots.contains(&slot) { (slot, offset) } else { (*slots.first()?, 0) };
+        let (total, data) = self.piece(slot, offset)?;
+        Some(Message::SnapshotChunk { slot, offset, total, data })
+    }
+
+    fn piece(&self, slot: u64, offset: u64) -> Option<(u64, Bytes)> {
+        match &self.place {
+            Place::Memory(all) => {
+                let (_, bytes) = all.iter().find(|(known, _)| *known == slot)?;
+                let from = usize::try_from(offset).ok().filter(|from| *from <= bytes.len())?;
+                let to = bytes.len().min(from + CHUNK_BYTES);
+                Some((bytes.len() as u64, bytes.slice(from..to)))
+            }
+            Place::Disk(directory) => {
+                let mut file = fs::File::open(snapshot::path_of(directory, slot)).ok()?;
+                let total = file.metadata().ok()?.len();
+                file.seek(SeekFrom::Start(offset)).ok()?;
+                let mut data = Vec::new();
+                file.take(CHUNK_BYTES as u64).read_to_end(&mut data).ok()?;
+                Some((total, Bytes::from(data)))
+            }
+        }
     }
 
     /// Keeps a piece that a peer sent.
@@ -208,10 +268,18 @@ impl Snapshots {
     /// When the disk says no.
     pub fn keep(&mut self, slot: u64, offset: u64, data: &[u8]) -> io::Result<()> {
         if offset == 0 {
-            self.incoming = Some((slot, fs::File::create(self.directory.join("incoming"))?));
+            let incoming = match &self.place {
+                Place::Disk(directory) => Incoming::File(fs::File::create(directory.join("incoming"))?),
+                Place::Memory(_) => Incoming::Bytes(Vec::new()),
+            };
+            self.incoming = Some((slot, incoming));
         }
         match &mut self.incoming {
-            Some((known, file)) if *known == slot => file.write_all(data),
+            Some((known, Incoming::File(file))) if *known == slot => file.write_all(data),
+            Some((known, Incoming::Bytes(bytes))) if *known == slot => {
+                bytes.extend_from_slice(data);
+                Ok(())
+            }
             _ => Err(io::Error::other("a piece of a snapshot whose beginning is missing")),
         }
     }
@@ -221,18 +289,28 @@ impl Snapshots {
     /// # Errors
     /// When it is damaged or the disk says no.
     pub fn install(&mut self, slot: u64) -> Result<Loaded, String> {
-        let Some((_, file)) = self.incoming.take().filter(|(known, _)| *known == slot) else {
-            return Err("the snapshot's pieces are not here".into());
-        };
-        let incoming = self.directory.join("incoming");
-        file.sync_all().map_err(|error| error.to_string())?;
-        let loaded = self.load(&incoming).map_err(|error| error.to_string())?;
-        let path = snapshot::path_of(&self.directory, loaded.slot);
-        let rename = || -> io::Result<()> {
-            fs::rename(&incoming, &path)?;
-            fs::File::open(&self.directory)?.sync_all()
-        };
-        rename().map_err(|error| error.to_string())?;
-        Ok(loaded)
+        match (self.incoming.take().filter(|(known, _)| *known == slot), &self.place) {
+            (Some((_, Incoming::File(file))), Place::Disk(directory)) => {
+                let incoming = directory.join("incoming");
+                file.sync_all().map_err(|error| error.to_string())?;
+                let loaded = self.load(&incoming).map_err(|error| error.to_string())?;
+                let path = snapshot::path_of(directory, loaded.slot);
+                let rename = || -> io::Result<()> {
+                    fs::rename(&incoming, &path)?;
+                    fs::File::open(directory)?.sync_all()
+                };
+                rename().map_err(|error| error.to_string())?;
+                Ok(loaded)
+            }
+            (Some((_, Incoming::Bytes(bytes))), Place::Memory(_)) => {
+                let bytes = Bytes::from(bytes);
+                let reader = SnapshotReader::of_bytes(bytes.clone(), self.id);
+                let loaded = reader.and_then(|reader| Loaded::from_reader(reader, Path::new("memory")));
+                let loaded = loaded.map_err(|error| error.to_string())?;
+                self.remember(loaded.slot, bytes);
+                Ok(loaded)
+            }
+            _ => Err("the snapshot's pieces are not here".into()),
+        }
     }
 }

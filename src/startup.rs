@@ -3,7 +3,7 @@
 //! A directory that is there but holds no node is never taken for a reason to found a cluster: it may be a disk that is not mounted, or a node that
 //! lost its data. (Waiting for an invitation in an empty one is harmless: the node becomes a new member.)
 
-use crate::identity::{self, Contact, IdentityError, NodeIdentity};
+use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::node::{self, Doors, NodeError};
 use crate::settings::Settings;
 use crate::waiting;
@@ -28,13 +28,26 @@ pub async fn run_behind(
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
     tokio::pin!(stop);
-    let (identity, doors) = match NodeIdentity::read(&settings.dir) {
+    let found = NodeIdentity::read(&settings.dir);
+    if settings.is_memory() && !matches!(found, Err(IdentityError::Absent(_))) {
+        return Err(NodeError::Setting(format!(
+            "durability is memory, but {} holds a node that keeps its data on disk; leave durability out, or give another dir",
+            settings.dir.display()
+        )));
+    }
+    let (identity, doors) = match found {
         Ok(identity) => (identity, doors),
-        Err(IdentityError::Absent(_)) if settings.is_guest() && is_empty(&settings.dir) => {
+        Err(IdentityError::Absent(_))
+            if settings.is_guest() && (settings.is_memory() || is_empty(&settings.dir)) =>
+        {
             match waiting::wait(&settings, &mut stop).await? {
                 Some((identity, doors)) => (identity, Some(doors)),
                 None => return Ok(()), // told to stop
             }
+        }
+        Err(IdentityError::Absent(_)) if settings.is_memory() => {
+            let secret = settings.cluster_secret.clone();
+            (NodeIdentity::alone(&contact(&settings), settings.lease, secret), doors)
         }
         Err(IdentityError::Absent(_)) if !settings.dir.exists() => {
             (found_alone(&settings).map_err(NodeError::Identity)?, doors)
@@ -44,13 +57,16 @@ pub async fn run_behind(
     node::run(settings, identity, doors, stop).await
 }
 
+fn contact(settings: &Settings) -> Contact {
+    Contact { client: settings.client_address(), peer: settings.peer_address() }
+}
+
 fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
 }
 
 fn found_alone(settings: &Settings) -> Result<NodeIdentity, IdentityError> {
-    let contact = Contact { client: settings.client_address(), peer: settings.peer_address() };
-    let members = [(settings.dir.clone(), contact)];
-    identity::form(&members, settings.lease, settings.cluster_secret.clone())
-        .map(|mut formed| formed.remove(0))
+    let identity = NodeIdentity::alone(&contact(settings), settings.lease, settings.cluster_secret.clone());
+    identity.write(&settings.dir)?;
+    Ok(identity)
 }

@@ -101,8 +101,11 @@ async fn ask_members(waiting: Rc<Waiting>) {
             let why = match calls::ask(member, &waiting.secret, &question, ADD_ME).await {
                 Ok(CallAnswer::No(why)) => format!("{member}: {why}"),
                 Err(why) => why,
-                Ok(_) => continue,
+                Ok(_) => return, // the invitation is here
             };
+            if waiting.identity.borrow().is_some() {
+                return;
+            }
             if why != said {
                 warn!(why, "not added to a cluster yet; it is asked again");
                 said = why;
@@ -127,6 +130,14 @@ impl Waiting {
     }
 
     async fn answer_call(&self, question: Question) -> CallAnswer {
+        let invited = self.identity.borrow().as_ref().map(|identity| (identity.cluster, identity.node));
+        match (question, invited) {
+            (Question::Who, Some((cluster, node))) => CallAnswer::Member { cluster, node },
+            (question, _) => self.answer_as_empty(question).await,
+        }
+    }
+
+    async fn answer_as_empty(&self, question: Question) -> CallAnswer {
         match question {
             Question::Who => CallAnswer::Empty(EmptyNode {
                 instance: self.instance,

@@ -7,6 +7,7 @@
 //! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
 
 use super::links::{Outbox, class_of};
+use super::log::Log;
 use super::meters::Meters;
 use super::parked::Parked;
 use super::waiters::Waiters;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use storage::journal::{AppendError, Journal, SubmitError};
+use storage::journal::{AppendError, SubmitError};
 use storage::machine::Event;
 use storage::machine::locks::LockEvent;
 
@@ -107,7 +108,7 @@ pub struct Core<B> {
     /// What it measures about itself.
     pub meters: Meters,
     config: Arc<Config>,
-    journal: Journal,
+    log: Log,
     /// The fold of everything appended to the journal: what a checkpoint has to say.
     durable: Durable,
     inbox: Vec<Letter>,
@@ -155,20 +156,20 @@ impl<B: Backend> Core<B> {
         recovered: (Node, Outputs),
         (ledger, backend): (Ledger, B),
         config: Arc<Config>,
-        mut journal: Journal,
+        mut log: Log,
         durable: Durable,
     ) -> Result<Core<B>, Fatal> {
         let (node, mut outputs) = recovered;
         // The new incarnation is durable before the first command id of this life.
         let records: Vec<Bytes> = outputs.persist.iter().map(codec::record_to_bytes).collect();
-        let batch = journal.append(records).map_err(Fatal::Submit)?;
+        let batch = log.append(records).map_err(Fatal::Submit)?;
         let mut core = Core {
             node,
             ledger,
             backend,
             meters: Meters::default(),
             config,
-            journal,
+            log,
             durable,
             inbox: Vec::new(),
             local: VecDeque::new(),
@@ -192,9 +193,9 @@ impl<B: Backend> Core<B> {
             core.durable.apply(record);
         }
         while core.synced < batch {
-            let completion = core.journal.wait();
-            completion.result.map_err(Fatal::Journal)?;
-            core.synced = completion.through;
+            let (through, result) = core.log.wait();
+            result.map_err(Fatal::Journal)?;
+            core.synced = through;
         }
         core.applied_before = core.ledger.applied();
         core.perform(RoleId::Replica, outputs, super::clock::now());
@@ -421,14 +422,10 @@ impl<B: Backend> Core<B> {
     // ---- the journal ----
 
     fn take_completions(&mut self, now: Now) -> Result<(), Fatal> {
-        while let Some(completion) = self.journal.poll() {
-            match completion.result {
-                Ok(()) => {
-                    self.synced = completion.through;
-                    self.meters.synced(completion.through);
-                }
-                Err(error) => return Err(Fatal::Journal(error)),
-            }
+        while let Some((through, result)) = self.log.poll() {
+            result.map_err(Fatal::Journal)?;
+            self.synced = through;
+            self.meters.synced(through);
         }
         while self.waiting.front().is_some_and(|waiting| waiting.batch <= self.synced) {
             if let Some(Waiting { sends, spawns, .. }) = self.waiting.pop_front() {
@@ -454,7 +451,7 @@ impl<B: Backend> Core<B> {
         if self.records.is_empty() || self.refused.is_some() {
             return;
         }
-        match self.journal.append(std::mem::take(&mut self.records)) {
+        match self.log.append(std::mem::take(&mut self.records)) {
             Ok(batch) => {
                 assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
                 self.meters.appended(batch);
@@ -481,7 +478,7 @@ impl<B: Backend> Core<B> {
         // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
         self.records.clear();
         self.records_bytes = 0;
-        let batch = self.journal.checkpoint(records).map_err(Fatal::Submit)?;
+        let batch = self.log.checkpoint(records).map_err(Fatal::Submit)?;
         self.batch = batch + 1;
         self.checkpoint = batch;
         for gate in &mut self.gates {
@@ -530,7 +527,7 @@ impl<B: Backend> Core<B> {
     /// How much the journal would have to replay.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
-        self.journal.live_bytes()
+        self.log.live_bytes()
     }
 
     /// The fold of the journal, to look at.

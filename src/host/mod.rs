@@ -7,6 +7,7 @@ pub mod core;
 pub mod faults;
 pub mod handshake;
 pub mod links;
+pub mod log;
 pub mod meters;
 pub mod parked;
 pub mod waiters;

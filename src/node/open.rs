@@ -7,6 +7,7 @@ use crate::codec;
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
 use crate::host::core::Core;
+use crate::host::log::Log;
 use crate::identity::NodeIdentity;
 use crate::settings::Settings;
 use crate::snapshots::Snapshots;
@@ -24,6 +25,9 @@ pub(super) fn open(
     identity: &NodeIdentity,
     wake: &Arc<Notify>,
 ) -> Result<(Core<MachineBackend>, Snapshots), NodeError> {
+    if settings.is_memory() {
+        return open_in_memory(settings, config, identity, wake);
+    }
     let directory = settings.dir.join("journal");
     let mut journal_options = journal::Options::new(&directory, journal_id(identity));
     // What clients may have in flight bounds it; refusing a batch would stop the node.
@@ -66,9 +70,36 @@ pub(super) fn open(
     let recovered =
         Node::recover(identity.node, &config, durable.clone(), standing, rand::random(), clock::now());
     let backend = MachineBackend::new(machine);
-    let mut core = Core::new(recovered, (ledger, backend), config, journal, durable)?;
+    let mut core = Core::new(recovered, (ledger, backend), config, Log::Disk(journal), durable)?;
     core.set_request_timeout(settings.request_timeout);
     Ok((core, snapshots))
+}
+
+/// A node that keeps nothing. Its id was given out for this life of the process: it has no promises to remember.
+fn open_in_memory(
+    settings: &Settings,
+    config: Config,
+    identity: &NodeIdentity,
+    wake: &Arc<Notify>,
+) -> Result<(Core<MachineBackend>, Snapshots), NodeError> {
+    let waker = || {
+        let wake = wake.clone();
+        Arc::new(move || wake.notify_one())
+    };
+    let config = Arc::new(config);
+    let durable = Durable { view: Some(identity.view.clone()), ..Durable::default() };
+    let recovered = Node::recover(
+        identity.node,
+        &config,
+        durable.clone(),
+        Standing::default(),
+        rand::random(),
+        clock::now(),
+    );
+    let parts = (first_ledger(identity), MachineBackend::new(Machine::default()));
+    let mut core = Core::new(recovered, parts, config, Log::memory(waker()), durable)?;
+    core.set_request_timeout(settings.request_timeout);
+    Ok((core, Snapshots::in_memory(identity.cluster, waker())))
 }
 
 /// What a member's journal is marked with: another member's is foreign, too.

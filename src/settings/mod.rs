@@ -15,6 +15,15 @@ use crate::identity::Contact;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How hard a node remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing is said before it is on the disk.
+    Fsync,
+    /// Nothing is written; a node that restarts comes back as a new member.
+    Memory,
+}
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
@@ -47,6 +56,8 @@ pub struct Settings {
     pub join: Vec<String>,
     /// An empty node waits to be invited, instead of founding a cluster of one.
     pub wait_for_invitation: bool,
+    /// Fsync or memory.
+    pub durability: Durability,
     /// The master lease of a cluster that is formed.
     pub lease: Duration,
     /// How long a client's request is held.
@@ -111,6 +122,7 @@ impl Settings {
             cluster_secret: None,
             join: Vec::new(),
             wait_for_invitation: false,
+            durability: Durability::Fsync,
             lease: Duration::ZERO,
             request_timeout: Duration::ZERO,
             down_after: Duration::ZERO,
@@ -157,7 +169,7 @@ impl Settings {
     /// Nothing is kept on disk.
     #[must_use]
     pub fn is_memory(&self) -> bool {
-        false
+        self.durability == Durability::Memory
     }
 
     /// The cluster knows this node under `contact`, and that cannot be changed.

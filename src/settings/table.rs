@@ -1,7 +1,7 @@
 //! The table. A new setting is one row here and one field of [`Settings`](super::Settings).
 
 use super::values::{address, dialable, optional, secret, size_between, switch, time_between};
-use super::{LogFormat, Settings};
+use super::{Durability, LogFormat, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -129,6 +129,22 @@ pub const TABLE: &[Setting] = &[
         set: |settings, text| {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
             settings.join = parts.map(dialable).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "durability",
+        value: "fsync|memory",
+        default: "fsync",
+        about: "fsync: nothing is acknowledged before a majority has it on disk. memory: nothing is written; data lives as long as a majority does, and \
+                a node that restarts comes back as a new, empty member.",
+        set: |settings, text| {
+            settings.durability = match text {
+                "fsync" => Durability::Fsync,
+                "memory" => Durability::Memory,
+                _ => return Err("give fsync or memory".into()),
+            };
             Ok(())
         },
         ..Setting::BASE

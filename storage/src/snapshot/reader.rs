@@ -7,7 +7,7 @@ use super::format::{
 use crate::machine::Checksum;
 use crate::row::{RowKey, RowKeyRef, RowValue};
 use crate::varint;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The rows count only if the iterator ends without an error: the last thing it checks is the footer.
 pub struct SnapshotReader {
-    file: BufReader<File>,
+    file: Box<dyn Read + Send>,
     path: PathBuf,
     /// Where the next part begins, and how long the file is.
     offset: u64,
@@ -37,10 +37,7 @@ impl SnapshotReader {
     /// Opens a file of the data directory `id` and checks its header.
     pub fn open(path: &Path, id: DirectoryId) -> Result<SnapshotReader, SnapshotError> {
         let reader = SnapshotReader::open_any(path)?;
-        if reader.id != id {
-            let problem = "it was written for another data directory".into();
-            return Err(SnapshotError::Foreign { path: path.to_path_buf(), problem });
-        }
+        reader.check_id(id, path)?;
         Ok(reader)
     }
 
@@ -48,8 +45,28 @@ impl SnapshotReader {
     pub fn open_any(path: &Path) -> Result<SnapshotReader, SnapshotError> {
         let file = File::open(path).map_err(SnapshotError::io("open", path))?;
         let length = file.metadata().map_err(SnapshotError::io("open", path))?.len();
+        Self::begin(Box::new(BufReader::with_capacity(256 * 1024, file)), path, length)
+    }
+
+    /// Opens the bytes of a file of the data directory `id`.
+    pub fn of_bytes(bytes: Bytes, id: DirectoryId) -> Result<SnapshotReader, SnapshotError> {
+        let (path, length) = (Path::new("memory"), bytes.len() as u64);
+        let reader = Self::begin(Box::new(bytes.reader()), path, length)?;
+        reader.check_id(id, path)?;
+        Ok(reader)
+    }
+
+    fn check_id(&self, id: DirectoryId, path: &Path) -> Result<(), SnapshotError> {
+        if self.id == id {
+            return Ok(());
+        }
+        let problem = "it was written for another data directory".into();
+        Err(SnapshotError::Foreign { path: path.to_path_buf(), problem })
+    }
+
+    fn begin(file: Box<dyn Read + Send>, path: &Path, length: u64) -> Result<SnapshotReader, SnapshotError> {
         let mut reader = SnapshotReader {
-            file: BufReader::with_capacity(256 * 1024, file),
+            file,
             path: path.to_path_buf(),
             offset: 0,
             length,

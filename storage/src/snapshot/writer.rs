@@ -35,14 +35,8 @@ pub fn write<R: Rows>(
     let slot = snapshot.applied();
     let unfinished = unfinished_path_of(directory, slot);
     let file = File::create(&unfinished).map_err(SnapshotError::io("create", &unfinished))?;
-    let mut writer = Writer {
-        file: &file,
-        path: &unfinished,
-        block: Vec::with_capacity(BLOCK_BYTES * 2),
-        block_rows: 0,
-        bytes: 0,
-        checksum: Checksum::default(),
-    };
+    let mut sink = &file;
+    let mut writer = Writer::new(&mut sink, &unfinished);
     let result = writer.write_all(id, slot, attachment, snapshot.rows());
     let (bytes, checksum) = (writer.bytes, writer.checksum);
     let finish = || {
@@ -61,8 +55,27 @@ pub fn write<R: Rows>(
     })
 }
 
+/// `snapshot` as the bytes of a file, for who keeps it in memory.
+///
+/// # Errors
+/// When the rows cannot be read.
+pub fn encode<R: Rows>(
+    id: DirectoryId,
+    attachment: &[u8],
+    snapshot: &Snapshot<R>,
+) -> Result<Vec<u8>, SnapshotError> {
+    let mut bytes = Vec::new();
+    Writer::new(&mut bytes, Path::new("memory")).write_all(
+        id,
+        snapshot.applied(),
+        attachment,
+        snapshot.rows(),
+    )?;
+    Ok(bytes)
+}
+
 struct Writer<'a> {
-    file: &'a File,
+    file: &'a mut dyn Write,
     path: &'a Path,
     block: Vec<u8>,
     block_rows: u32,
@@ -70,7 +83,18 @@ struct Writer<'a> {
     checksum: Checksum,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(file: &'a mut dyn Write, path: &'a Path) -> Writer<'a> {
+        Writer {
+            file,
+            path,
+            block: Vec::with_capacity(BLOCK_BYTES * 2),
+            block_rows: 0,
+            bytes: 0,
+            checksum: Checksum::default(),
+        }
+    }
+
     fn write_all(
         &mut self,
         id: DirectoryId,

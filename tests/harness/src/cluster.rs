@@ -235,6 +235,11 @@ impl Cluster {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_string()))
     }
 
+    /// Other arguments of `warlock server`, for what is started from now on.
+    pub fn set_flags(&mut self, flags: &[&str]) {
+        self.options.flags = flags.iter().map(ToString::to_string).collect();
+    }
+
     /// kill -9.
     pub fn kill(&mut self, node: u16) {
         let mut child = self.take(node);
