@@ -154,9 +154,10 @@ fn the_command_is_over_before_somebody_else_gets_its_lock() {
     let directory = tempfile::tempdir().unwrap();
     let started = directory.path().join("started");
     let script = STUBBORN.replace("FILE", &started.display().to_string());
-    let mut process = Process::start(&["lock", "-n", &nodes, "k", "--ttl", "4s", "--", "sh", "-c", &script]);
+    let mut process = Process::start(&["lock", "-n", &nodes, "k", "--ttl", "8s", "--", "sh", "-c", &script]);
     let pid = line(&started);
-    let mut next = cluster.client(cluster.master());
+    // Not at the silent node, even if that has become the master meanwhile.
+    let mut next = cluster.client(silent % 3 + 1);
     let before = holder(&mut next, "k").unwrap();
     next.send(&["LOCK.ACQUIRE", "k", "next", "60000", "WAIT", "60000"]).unwrap();
     cluster.stop(silent);
