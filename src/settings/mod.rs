@@ -218,7 +218,8 @@ impl Settings {
             let bind = self.client_bind();
             let (host, port) = bind.rsplit_once(':').unwrap_or(("127.0.0.1", "6379"));
             let port: u16 = port.parse().unwrap_or(0);
-            let peer_port = if port == 0 { 0 } else { port.checked_add(10_000).unwrap_or(port - 10_000) };
+            let peer_port =
+                if port == 0 { 0 } else { port.checked_add(10_000).unwrap_or_else(|| port - 10_000) };
             format!("{host}:{peer_port}")
         })
     }

@@ -79,3 +79,12 @@ fn every_setting_has_a_name_of_its_own_and_a_default_that_is_right() {
     assert_eq!(names.len(), TABLE.len());
     read(&[], &[], None).unwrap();
 }
+
+#[test]
+fn the_peer_port_follows_the_clients_port() {
+    let peer = |bind: &str| read(&[("bind", bind)], &[], None).unwrap().peer_address();
+    assert_eq!(read(&[], &[], None).unwrap().peer_address(), "127.0.0.1:16379");
+    assert_eq!(peer("10.0.0.1:7001"), "10.0.0.1:17001");
+    assert_eq!(peer("[::1]:60000"), "[::1]:50000");
+    assert_eq!(peer("127.0.0.1:0"), "127.0.0.1:0");
+}
