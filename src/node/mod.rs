@@ -31,7 +31,7 @@ use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use bytes::Bytes;
-use consensus::{AdminError, NodeId};
+use consensus::{AdminError, NodeId, Time};
 use server::{Answer, Engine, Face, Facts, Ticket};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -136,6 +136,8 @@ struct Running {
     next_admin: Cell<u64>,
     /// Clients' requests that this node does not take.
     refused: RefCell<Vec<(Ticket, Reply)>>,
+    /// The ledger's time, and when this node first saw it.
+    ledger_time: Cell<(u64, Time)>,
     is_admitting: Cell<bool>,
     is_removed: Cell<bool>,
     is_dismissed: Cell<bool>,
@@ -188,6 +190,7 @@ pub async fn run(
         own: RefCell::default(),
         next_admin: Cell::new(rand::random()),
         refused: RefCell::default(),
+        ledger_time: Cell::default(),
         is_admitting: Cell::new(false),
         is_removed: Cell::new(false),
         is_dismissed: Cell::new(false),
@@ -235,14 +238,14 @@ impl Engine for Running {
         let core = self.core.borrow();
         let may_read = core.node.can_lease_read(clock::now());
         if may_read {
-            read(&core.backend.machine.view(core.ledger.cluster_ms()));
+            read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core)));
         }
         may_read
     }
 
     fn read(&self, read: &mut dyn FnMut(&View<'_>)) {
         let core = self.core.borrow();
-        read(&core.backend.machine.view(core.ledger.cluster_ms()));
+        read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core)));
     }
 
     fn read_later(&self, ticket: Ticket) {

@@ -1,7 +1,10 @@
 //! The master removes keys whose time has passed, through the log.
 
 use super::Running;
+use crate::host::backend::MachineBackend;
 use crate::host::clock;
+use crate::host::core::Core;
+use consensus::Now;
 use server::Ticket;
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,12 +14,38 @@ const SWEEP_EVERY: Duration = Duration::from_millis(50);
 /// Keys that one sweep removes, at most.
 const SWEEP_KEYS: u32 = 1_000;
 
+impl Running {
+    /// Notes when the log's time moves on.
+    fn note_ledger_time(&self, core: &Core<MachineBackend>, now: Now) {
+        if self.ledger_time.get().0 != core.ledger.cluster_ms() {
+            self.ledger_time.set((core.ledger.cluster_ms(), now.at));
+        }
+    }
+
+    /// What cluster time is by now, as far as this node knows: the log's time stands still while nobody writes. The master asks its clock,
+    /// others count from when they saw the log's time change.
+    pub(super) fn clock_ms(&self, core: &Core<MachineBackend>) -> u64 {
+        let now = clock::now();
+        if core.node.can_lease_read(now) {
+            return core.node.leader().cluster_ms(now);
+        }
+        let (ledger_ms, seen_at) = self.ledger_time.get();
+        let passed_ms = now.at.0.saturating_sub(seen_at.0) / 1_000;
+        if ledger_ms == core.ledger.cluster_ms() {
+            ledger_ms.saturating_add(passed_ms)
+        } else {
+            core.ledger.cluster_ms()
+        }
+    }
+}
+
 /// Runs until the task is dropped.
 pub(super) async fn sweep(node: Rc<Running>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         let now = clock::now();
         let mut core = node.core.borrow_mut();
+        node.note_ledger_time(&core, now);
         if !core.node.can_lease_read(now) {
             continue;
         }

@@ -230,3 +230,24 @@ fn a_client_that_is_gone_consumes_nothing() {
         assert_eq!(served.show(), "*[\"q\" \"x\"]");
     }
 }
+
+/// The log's time stands still while nobody writes; what is left of a key's time must not.
+#[test]
+fn the_time_of_a_key_passes_while_nobody_writes() {
+    let side = Side::warlock();
+    let mut client = side.client();
+    assert!(!client.ask(&["SET", "k", "v", "PX", "1000000"]).unwrap().is_error());
+    let start = Instant::now();
+    loop {
+        let left_ms = client.ask(&["PTTL", "k"]).unwrap().integer().unwrap();
+        if left_ms <= 999_500 {
+            break;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "after {:?} PTTL says {left_ms} of 1,000,000 ms",
+            start.elapsed()
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

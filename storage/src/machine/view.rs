@@ -17,6 +17,7 @@ pub struct View<'v> {
     rows: &'v dyn Rows,
     meta: &'v Meta,
     now_ms: u64,
+    clock_ms: u64,
     seed: Cell<u64>,
     poison: OnceCell<StoreError>,
 }
@@ -24,13 +25,26 @@ pub struct View<'v> {
 impl<'v> View<'v> {
     /// A view of `rows` at `now_ms`. `seed` is where "random" answers begin.
     pub(crate) fn new(rows: &'v dyn Rows, meta: &'v Meta, now_ms: u64, seed: u64) -> View<'v> {
-        View { rows, meta, now_ms, seed: Cell::new(seed), poison: OnceCell::new() }
+        View { rows, meta, now_ms, clock_ms: now_ms, seed: Cell::new(seed), poison: OnceCell::new() }
     }
 
     /// Cluster time in milliseconds.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// The same state, with what the node believes cluster time to be by now. It counts only for telling how much time is left: what is
+    /// there and what is not follows the log's time, which never goes back.
+    #[must_use]
+    pub fn with_clock(self, clock_ms: u64) -> View<'v> {
+        View { clock_ms: clock_ms.max(self.now_ms), ..self }
+    }
+
+    /// See [`View::with_clock`]; cluster time if nobody said more.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.clock_ms
     }
 
     /// The machine's numbers.

@@ -150,7 +150,7 @@ fn expire(
 fn deadline(view: &View<'_>, args: &Args<'_>, unit_ms: u64, is_relative: bool) -> Reply {
     let Some(found) = view.find(args.db, args[0]) else { return Reply::Integer(-2) };
     let Some(deadline_ms) = found.header.deadline_ms else { return Reply::Integer(-1) };
-    let ms = if is_relative { deadline_ms.saturating_sub(view.now_ms()) } else { deadline_ms };
+    let ms = if is_relative { deadline_ms.saturating_sub(view.clock_ms()) } else { deadline_ms };
     // Rounded to the nearest unit.
     let units = ms.saturating_add(unit_ms / 2) / unit_ms;
     Reply::Integer(i64::try_from(units).unwrap_or(i64::MAX))
