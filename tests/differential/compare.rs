@@ -26,6 +26,16 @@ pub struct Known {
 /// All of them.
 pub const KNOWN: &[Known] = &[
     Known {
+        reason: "SORT refuses good numbers when an earlier command met one out of range: Redis looks at a stale errno",
+        keeps_state: false,
+        applies: |words, redis, ours| {
+            let refusal = b"ERR One or more scores can't be converted into double";
+            (words[0].eq_ignore_ascii_case(b"SORT") || words[0].eq_ignore_ascii_case(b"SORT_RO"))
+                && matches!(redis, Value::Line('-', text) if text == refusal)
+                && !ours.is_error()
+        },
+    },
+    Known {
         reason: "OBJECT ENCODING is what Redis would choose for the value as it is now; its own depends on the value's past",
         keeps_state: true,
         applies: |words, redis, ours| {
@@ -88,7 +98,8 @@ impl Comparison {
         if matches!(redis, Value::Line('+', text) if text == b"QUEUED") {
             self.queued.push(words.clone());
         } else if words[0].eq_ignore_ascii_case(b"EXEC") {
-            if std::mem::take(&mut self.is_flushed)
+            if !redis.is_error()
+                && std::mem::take(&mut self.is_flushed)
                 && matches!((redis, ours), (Value::List(..), Value::Null(_)))
             {
                 return Verdict::Known(SPURIOUS_ABORT);
