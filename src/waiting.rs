@@ -290,6 +290,10 @@ impl Waiting {
 }
 
 impl Engine for Waiting {
+    fn age(&self) -> Option<std::time::Duration> {
+        None
+    }
+
     fn read_now(&self, _: &mut dyn FnMut(&MachineView<'_>)) -> bool {
         false
     }

@@ -176,6 +176,24 @@ fn a_transaction_sees_changes_on_other_nodes_and_through_a_fail_over() {
 }
 
 #[test]
+fn a_readonly_client_reads_on_without_a_master_until_the_state_is_too_old() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    let survivor = cluster.master() % 3 + 1;
+    let mut client = cluster.client(survivor);
+    assert_eq!(client.must(&["SET", "a", "1"]), "+OK");
+    assert_eq!(client.must(&["READONLY"]), "+OK");
+    assert_eq!(wait_for("a master to vouch for the state", || client.must(&["GET", "a"]).text()), "1");
+    for node in cluster.all().into_iter().filter(|node| *node != survivor) {
+        cluster.kill(node);
+    }
+    wait_for("the state to be too old", || {
+        let reply = client.must(&["GET", "a"]);
+        assert!(reply.text().as_deref() == Some("1") || reply.is_error("STALE "), "{reply:?}");
+        reply.is_error("STALE ").then_some(())
+    });
+}
+
+#[test]
 fn keys_expire_on_an_idle_cluster() {
     let cluster = Cluster::start(WARLOCK, 3);
     let mut client = cluster.client(1);

@@ -20,6 +20,8 @@ pub struct Tunable {
     pub slower_than_us: i64,
     /// How many slow commands are remembered.
     pub slow_max: usize,
+    /// How old the state may be that a READONLY connection reads.
+    pub stale_ms_max: u64,
     /// From how many milliseconds on LATENCY takes a sample; 0: never.
     pub latency_ms: u64,
 }
@@ -150,6 +152,14 @@ fn parameters() -> Vec<Parameter> {
             |face| face.tunable.borrow().latency_ms.to_string(),
             |tunable, text| {
                 tunable.latency_ms = parse(text)?;
+                Ok(())
+            },
+        ),
+        tunable(
+            "readonly-max-age-ms",
+            |face| face.tunable.borrow().stale_ms_max.to_string(),
+            |tunable, text| {
+                tunable.stale_ms_max = parse(text)?;
                 Ok(())
             },
         ),

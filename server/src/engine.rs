@@ -1,6 +1,7 @@
 //! What the Redis face needs from the node behind it.
 
 use bytes::Bytes;
+use std::time::Duration;
 use storage::machine::View;
 use storage::reply::Reply;
 
@@ -60,6 +61,9 @@ pub trait Engine {
 
     /// Runs `read` on the machine, for a ticket that got [`Answer::ReadNow`].
     fn read(&self, read: &mut dyn FnMut(&View<'_>));
+
+    /// How old this node's state is at most; nothing: nobody vouches for it.
+    fn age(&self) -> Option<Duration>;
 
     /// Asks for [`Answer::ReadNow`].
     fn read_later(&self, ticket: Ticket);

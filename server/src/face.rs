@@ -91,6 +91,7 @@ impl Face {
             push_bytes_max: 32 << 20,
             slower_than_us: 10_000,
             slow_max: 128,
+            stale_ms_max: 1_000,
             latency_ms: 0,
         };
         Rc::new(Face {

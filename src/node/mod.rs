@@ -248,6 +248,15 @@ impl Engine for Running {
         read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core)));
     }
 
+    fn age(&self) -> Option<std::time::Duration> {
+        let (core, now) = (self.core.borrow(), clock::now());
+        if core.node.can_lease_read(now) {
+            Some(std::time::Duration::ZERO)
+        } else {
+            core.node.replica().age(now)
+        }
+    }
+
     fn read_later(&self, ticket: Ticket) {
         if self.is_removed.get() {
             return self.refuse(ticket, REMOVED);

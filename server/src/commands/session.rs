@@ -56,6 +56,28 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         ..OwnCommand::BASE
     },
     OwnCommand {
+        name: "READONLY",
+        summary: "Lets reads be answered from this node's own state, if it is not too old, else with STALE.",
+        arity: Arity::Exactly(0),
+        behind: Behind::Everything,
+        handler: |_, state, _| {
+            state.is_readonly = true;
+            Effect::Reply(Reply::Ok)
+        },
+        ..OwnCommand::BASE
+    },
+    OwnCommand {
+        name: "READWRITE",
+        summary: "Lets reads see every write that was acknowledged before them, as they do from the start.",
+        arity: Arity::Exactly(0),
+        behind: Behind::Everything,
+        handler: |_, state, _| {
+            state.is_readonly = false;
+            Effect::Reply(Reply::Ok)
+        },
+        ..OwnCommand::BASE
+    },
+    OwnCommand {
         name: "QUIT",
         summary: "Closes the connection.",
         arity: Arity::AtLeast(0),
@@ -80,6 +102,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
             state.set_replies(Replies::On);
             state.is_monitor = false;
             connection.face.set_monitor(connection.id, false);
+            state.is_readonly = false;
             state.db = 0;
             state.protocol = Protocol::Resp2;
             state.name = Bytes::new();

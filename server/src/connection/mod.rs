@@ -25,7 +25,7 @@ use places::{Call, Finding, Place, Places};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use storage::commands::{CommandSpec, Handler, lookup};
 use storage::machine::{encode_command, encode_command_of};
 use storage::reply::Reply;
@@ -106,6 +106,8 @@ pub struct State {
     pub multi: Option<Multi>,
     /// What WATCH remembers.
     pub watching: Watching,
+    /// READONLY: reads may be of a bounded age.
+    pub is_readonly: bool,
     /// What it listens to.
     pub subscribed: Subscribed,
     /// CLIENT REPLY.
@@ -140,6 +142,7 @@ impl Connection {
             library: (Bytes::new(), Bytes::new()),
             multi: None,
             watching: Watching::default(),
+            is_readonly: false,
             subscribed: Subscribed::default(),
             replies: Replies::On,
             is_monitor: false,
@@ -471,6 +474,9 @@ impl Connection {
 
     /// Reads at once if that is allowed here, else as soon as it is.
     fn read(&self, read: Read, call: Call, state: &mut State) {
+        if state.is_readonly && matches!(read, Read::Command(..)) {
+            return self.read_stale(&read, &call, state);
+        }
         if !state.places.has_reads() {
             let mut finding = None;
             self.face.engine.read_now(&mut |view| finding = Some(read.run(view)));
@@ -484,9 +490,41 @@ impl Connection {
         self.face.engine.read_later(self.ticket(place));
     }
 
+    /// Reads this node's own state, if a master vouched for it not too long ago. Nobody else is asked.
+    fn read_stale(&self, read: &Read, call: &Call, state: &mut State) {
+        let age_max = Duration::from_millis(self.face.tunable.borrow().stale_ms_max);
+        let age = self.face.engine.age();
+        let reply = if age.is_some_and(|age| age <= age_max) {
+            let mut finding = Finding::Reply(Reply::Null);
+            self.face.engine.read(&mut |view| finding = read.run(view));
+            self.found(finding, state)
+        } else {
+            let age = age.map_or("of unknown age".to_string(), |age| format!("{} ms old", age.as_millis()));
+            let text = format!(
+                "STALE this node's state may be {age}, more than readonly-max-age-ms ({}); ask another node, or send READWRITE",
+                age_max.as_millis()
+            );
+            Reply::Error(text.into())
+        };
+        self.count(call, &reply, state);
+        state.done(reply);
+    }
+
     fn found(&self, finding: Finding, state: &mut State) -> Reply {
         match finding {
-            Finding::Reply(reply) => reply,
+            Finding::Reply(reply) => {
+                // Many names of one large value are a short request: it is looked at before it is written out.
+                let (bytes, bytes_max) = (reply.bytes_at_most(), self.face.tunable.borrow().output_bytes_max);
+                if bytes <= bytes_max {
+                    return reply;
+                }
+                Reply::Error(
+                    format!(
+                        "ERR the reply has about {bytes} bytes, more than client-output-buffer-limit ({bytes_max}); ask for less at once"
+                    )
+                    .into(),
+                )
+            }
             Finding::Watched(watched) => {
                 state.watching.add(watched, self.face.settings.limits.request_bytes_max)
             }

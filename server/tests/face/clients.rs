@@ -124,3 +124,41 @@ fn too_many_clients_are_refused() {
         assert!(one.ask("INFO stats").await.contains("rejected_connections:1"));
     });
 }
+
+#[test]
+fn a_readonly_connection_reads_what_is_there_if_it_is_young_enough() {
+    with_face(Settings::default(), async |served| {
+        let mut client = served.client().await;
+        client.talk("SET a 1 -> +OK\n READONLY -> +OK").await;
+        // Nobody else is asked: it works while the node is cut off.
+        served.engine.is_master.set(false);
+        served.engine.is_cut_off.set(true);
+        served.engine.age_ms.set(Some(900));
+        assert_eq!(client.ask("GET a").await, "\"1\"");
+        assert!(client.ask("SET a 2").await.starts_with("-CLUSTERDOWN"));
+        served.engine.age_ms.set(Some(1_001));
+        assert!(client.ask("GET a").await.starts_with("-STALE this node's state may be 1001 ms old"));
+        assert_eq!(client.ask("CONFIG SET readonly-max-age-ms 2000").await, "+OK");
+        assert_eq!(client.ask("GET a").await, "\"1\"");
+        served.engine.age_ms.set(None);
+        assert!(client.ask("GET a").await.starts_with("-STALE"));
+        assert_eq!(client.ask("READWRITE").await, "+OK");
+        assert!(client.ask("GET a").await.starts_with("-CLUSTERDOWN"));
+    });
+}
+
+#[test]
+fn a_short_request_cannot_ask_for_a_reply_that_does_not_fit() {
+    with_face(Settings { output_bytes_max: 1 << 20, ..Settings::default() }, async |served| {
+        for is_master in [true, false] {
+            served.engine.is_master.set(is_master);
+            let mut client = served.client().await;
+            client.send_words(&[b"SET", b"k", &[b'x'; 10_000]]).await;
+            assert_eq!(client.receive().await, "+OK");
+            assert!(client.ask(&format!("MGET{}", " k".repeat(50))).await.starts_with('['));
+            let reply = client.ask(&format!("MGET{}", " k".repeat(50_000))).await;
+            assert!(reply.starts_with("-ERR the reply has about"), "{reply}");
+            assert_eq!(client.ask("STRLEN k").await, ":10000");
+        }
+    });
+}

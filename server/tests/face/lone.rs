@@ -21,6 +21,8 @@ pub struct Lone {
     pub is_master: Cell<bool>,
     /// Whether nothing is answered in time.
     pub is_cut_off: Cell<bool>,
+    /// How old the state is said to be.
+    pub age_ms: Cell<Option<u64>>,
     now_ms: Cell<u64>,
     wake: tokio::sync::Notify,
     waiting: RefCell<Vec<(Ticket, Option<Bytes>)>>,
@@ -63,6 +65,10 @@ impl Engine for Lone {
 
     fn read(&self, read: &mut dyn FnMut(&View<'_>)) {
         read(&self.machine.borrow().view(self.now_ms.get()));
+    }
+
+    fn age(&self) -> Option<Duration> {
+        self.age_ms.get().map(Duration::from_millis)
     }
 
     fn read_later(&self, ticket: Ticket) {
@@ -113,6 +119,7 @@ pub fn with_face<T: Future<Output = ()>>(settings: Settings, test: impl FnOnce(S
             face: OnceCell::new(),
             is_master: Cell::new(true),
             is_cut_off: Cell::new(false),
+            age_ms: Cell::new(None),
             now_ms: Cell::new(1_000_000),
             wake: tokio::sync::Notify::new(),
             waiting: RefCell::default(),

@@ -1,0 +1,140 @@
+//! What clients cannot do to a real node: take its memory, or stall the others.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use harness::cluster::Options;
+use harness::{Client, Cluster, Reply, wait_for};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::Write;
+use std::net::TcpStream;
+
+const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
+const MB: u64 = 1 << 20;
+
+/// A node with these flags.
+fn node(flags: &[&str]) -> Cluster {
+    let flags = flags.iter().map(|flag| (*flag).to_string()).collect();
+    Cluster::with(Options { flags, ..Options::new(WARLOCK, 1) })
+}
+
+/// The memory of the node's process that is in use.
+fn resident(cluster: &Cluster) -> u64 {
+    let pid = cluster.pid(1).expect("the node runs");
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
+    }
+    bytes
+}
+
+#[test]
+fn who_does_not_read_its_replies_costs_little_and_stalls_nobody() {
+    let cluster = node(&["--client-output-buffer-limit", "8mb"]);
+    let mut good = cluster.client(1);
+    assert_eq!(good.must(&[&b"SET"[..], b"large", &[b'x'; 1 << 20]]), "+OK");
+    let before = resident(&cluster);
+    // Eight clients ask for 4 GB together and read nothing.
+    let mut lazy: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(cluster.address(1)).unwrap()).collect();
+    let gets = request(&[b"GET", b"large"]).repeat(500);
+    for stream in &mut lazy {
+        stream.write_all(&gets).unwrap();
+    }
+    wait_for("the lazy clients' output to be full", || {
+        let list = good.must(&["CLIENT", "LIST"]).text().unwrap();
+        let full = list.lines().filter(|line| {
+            let output = line.split(' ').find_map(|field| field.strip_prefix("omem=")).unwrap();
+            output.parse::<u64>().unwrap() >= 6 * MB
+        });
+        (full.count() == 8).then_some(())
+    });
+    for n in 0..100 {
+        assert_eq!(good.must(&["SET", "n", &n.to_string()]), "+OK");
+        assert_eq!(good.must(&["GET", "n"]).text(), Some(n.to_string()));
+    }
+    let grown = resident(&cluster).saturating_sub(before);
+    assert!(grown < 256 * MB, "eight lazy clients cost {} MB", grown / MB);
+}
+
+#[test]
+fn a_huge_pipeline_is_answered_in_order_and_costs_little() {
+    const REQUESTS: usize = 100_000;
+    let cluster = node(&[]);
+    let mut client = cluster.client(1);
+    client.must(&["SET", "a", "1"]);
+    let before = resident(&cluster);
+    let mut sender = client.raw().try_clone().unwrap();
+    let writing = std::thread::spawn(move || {
+        let pair = [request(&[b"GET", b"a"]), request(&[b"PING"])].concat();
+        sender.write_all(&pair.repeat(REQUESTS / 2)).unwrap();
+    });
+    let mut most = 0;
+    for n in 0..REQUESTS / 2 {
+        assert_eq!(client.receive().unwrap().text().as_deref(), Some("1"));
+        assert_eq!(client.receive().unwrap(), Reply::Simple("PONG".into()));
+        if n % 10_000 == 0 {
+            most = most.max(resident(&cluster).saturating_sub(before));
+        }
+    }
+    writing.join().unwrap();
+    assert!(most < 100 * MB, "the pipeline cost {} MB", most / MB);
+}
+
+#[test]
+fn what_is_announced_but_not_sent_costs_nothing() {
+    let cluster = node(&[]);
+    let mut good = cluster.client(1);
+    let before = resident(&cluster);
+    let greedy: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(cluster.address(1)).unwrap();
+            stream.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$16777216\r\nx").unwrap();
+            stream
+        })
+        .collect();
+    wait_for("all of them to be heard", || {
+        let list = good.must(&["CLIENT", "LIST"]).text().unwrap();
+        (list.lines().filter(|line| !line.contains(" qbuf=0 ")).count() >= 200).then_some(())
+    });
+    let grown = resident(&cluster).saturating_sub(before);
+    assert!(grown < 64 * MB, "3.2 GB that were announced cost {} MB", grown / MB);
+    drop(greedy);
+}
+
+#[test]
+fn ten_thousand_idle_clients_cost_little_and_stall_nobody() {
+    let wanted = 10_000;
+    // Here for our ends, in the node for its own: it inherits the limit.
+    let limit = getrlimit(Resource::Nofile);
+    let need = wanted + 500;
+    let maximum = limit.maximum.map_or(need, |maximum| maximum.max(need));
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(need), maximum: Some(maximum) })
+        .or_else(|_| setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }));
+    let got = getrlimit(Resource::Nofile).current.unwrap_or(need);
+    let count = wanted.min(got.saturating_sub(500));
+    if count < wanted {
+        println!("only {count} clients: this system allows {got} open files");
+    }
+    let cluster = node(&["--maxclients", "10500"]);
+    let mut good = cluster.client(1);
+    good.must(&["SET", "a", "1"]);
+    let before = resident(&cluster);
+    let idle: Vec<TcpStream> = (0..count).map(|_| TcpStream::connect(cluster.address(1)).unwrap()).collect();
+    let connected = |client: &mut Client| {
+        let info = client.must(&["INFO", "clients"]).text().unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("connected_clients:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    wait_for("all clients to be accepted", || (connected(&mut good) > count).then_some(()));
+    for _ in 0..100 {
+        assert!(good.must(&["INCR", "a"]).integer().is_some());
+    }
+    let grown = resident(&cluster).saturating_sub(before);
+    assert!(grown < 200 * MB, "{count} idle clients cost {} MB", grown / MB);
+    println!("{count} idle clients cost {} KB each", grown / count / 1_024);
+    drop(idle);
+    wait_for("all clients to be gone", || (connected(&mut good) < 10).then_some(()));
+}
