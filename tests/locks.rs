@@ -134,3 +134,28 @@ fn a_holder_is_told_that_it_lost_its_lock() {
     assert_eq!(admin.must(&["SESSION.CLOSE", &session]), Reply::Integer(1));
     assert!(holder.receive().unwrap().to_string().starts_with(">[lock, session, k, :"));
 }
+
+#[test]
+fn every_change_is_told_on_the_locks_channel_of_every_node() {
+    let cluster = Cluster::start(WARLOCK, 3);
+    let mut listeners: Vec<Client> = cluster.all().into_iter().map(|node| cluster.client(node)).collect();
+    for listener in &mut listeners {
+        listener.must(&["SUBSCRIBE", "__lock__:k"]);
+    }
+    let mut client = cluster.client(1);
+    let first = token(&client.must(&["LOCK.ACQUIRE", "k", "a", "120000"]));
+    client.must(&["LOCK.RELEASE", "k", &first.to_string()]);
+    let second = token(&client.must(&["LOCK.ACQUIRE", "k", "a", "120000"]));
+    client.must(&["LOCK.REVOKE", "k"]);
+    for listener in &mut listeners {
+        for told in [
+            format!("acquired {first}"),
+            format!("released {first}"),
+            format!("acquired {second}"),
+            format!("revoked {second}"),
+        ] {
+            let message = listener.receive().unwrap();
+            assert_eq!(message.items().last().and_then(Reply::text), Some(told), "{message}");
+        }
+    }
+}
