@@ -13,6 +13,7 @@ mod metrics;
 mod open;
 mod peers;
 mod report;
+mod room;
 mod sweep;
 mod turns;
 mod waits;
@@ -140,6 +141,7 @@ struct Running {
     ledger_time: Cell<(u64, Time)>,
     is_admitting: Cell<bool>,
     is_removed: Cell<bool>,
+    is_disk_low: Cell<bool>,
     is_dismissed: Cell<bool>,
 }
 
@@ -193,6 +195,7 @@ pub async fn run(
         ledger_time: Cell::default(),
         is_admitting: Cell::new(false),
         is_removed: Cell::new(false),
+        is_disk_low: Cell::new(false),
         is_dismissed: Cell::new(false),
         identity,
     });
@@ -214,10 +217,14 @@ pub async fn run(
         tokio::task::spawn_local(async move { node.forget_waits().await })
     };
     let probing = probes.map(|probes| tokio::task::spawn_local(http::listen(probes, node.clone())));
+    let is_watched = !settings.is_memory() && settings.disk_reserve > 0;
+    let watching = is_watched.then(|| {
+        tokio::task::spawn_local(room::watch(node.clone(), settings.dir.clone(), settings.disk_reserve))
+    });
     let view = node.core.borrow().node.replica().view().clone();
     node.link(&view, &me);
     let outcome = node.turns(&me, &serving, stop).await;
-    for task in [listening, serving, sweeping, forgetting].into_iter().chain(probing) {
+    for task in [listening, serving, sweeping, forgetting].into_iter().chain(probing).chain(watching) {
         task.abort();
     }
     outcome
@@ -268,6 +275,9 @@ impl Engine for Running {
     fn write(&self, payload: Bytes, ticket: Ticket) {
         if self.is_removed.get() {
             return self.refuse(ticket, REMOVED);
+        }
+        if self.is_disk_low.get() {
+            return self.refuse(ticket, room::NO_ROOM);
         }
         self.core.borrow_mut().submit(payload, ticket, clock::now());
         self.wake.notify_one();

@@ -83,7 +83,7 @@ impl Running {
             role: facts.role.to_string(),
             applied: facts.applied,
             version: env!("CARGO_PKG_VERSION").to_string(),
-            is_disk_low: false,
+            is_disk_low: self.is_disk_low.get(),
         }
     }
 

@@ -66,6 +66,8 @@ pub struct Settings {
     pub down_after: Duration,
     /// Whether clients of other machines are refused while there is no password.
     pub is_protected: bool,
+    /// Free bytes below which writes are refused.
+    pub disk_reserve: u64,
     /// Open connections, at most.
     pub maxclients: usize,
     /// Bytes of one argument.
@@ -127,6 +129,7 @@ impl Settings {
             request_timeout: Duration::ZERO,
             down_after: Duration::ZERO,
             is_protected: true,
+            disk_reserve: 0,
             maxclients: 0,
             bulk_bytes_max: 0,
             query_bytes_max: 0,

@@ -1,6 +1,6 @@
 //! The table. A new setting is one row here and one field of [`Settings`](super::Settings).
 
-use super::values::{address, dialable, optional, secret, size_between, switch, time_between};
+use super::values::{address, dialable, optional, secret, size, size_between, switch, time_between};
 use super::{Durability, LogFormat, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -194,6 +194,14 @@ pub const TABLE: &[Setting] = &[
             }
             _ => Err("give yes or no".into()),
         },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "disk-reserve",
+        value: "SIZE",
+        default: "128mb",
+        about: "While less than this is free on the data directory's disk, the node refuses its clients' writes (MISCONF) and reads go on. 0: never.",
+        set: |settings, text| size(text).map(|bytes| settings.disk_reserve = bytes),
         ..Setting::BASE
     },
     Setting {
