@@ -12,7 +12,7 @@ CARGO ?= cargo
 COMMANDS ?= 1000000
 SIM   := $(CARGO) run --quiet --profile sim -p warlock-sim --
 
-.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench bench-core bench-micro planted
+.PHONY: help run test verify fix fmt-check lint docs simulate model golden bench bench-core bench-growth bench-micro planted
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -88,6 +88,12 @@ model: ## Exhaustive search of small configurations; prints the number of states
 bench: ## Beside Redis, etcd and ZooKeeper in one run (12 minutes): QUICK=1 takes 3, JSON=file keeps the numbers
 	$(CARGO) build --release -p warlock -p warlock-bench-peers
 	target/release/warlock-bench-peers compare $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
+
+GROWTH ?= target/growth.json
+bench-growth: ## Warlock alone while nodes, connections, values, keys or reads grow: numbers to GROWTH=file, plots to docs/plots
+	$(CARGO) build --release -p warlock -p warlock-bench-peers
+	target/release/warlock-bench-peers growth $(if $(QUICK),--quick) --json $(GROWTH)
+	tests/bench/plot.py $(GROWTH) docs/plots
 
 bench-core: ## Speed of the engine alone, without disk and network
 	$(CARGO) bench -p warlock-consensus

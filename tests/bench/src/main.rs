@@ -1,11 +1,12 @@
 //! `warlock-bench-peers`: how fast Warlock is, beside Redis, etcd and ZooKeeper, in one run on one machine.
 //!
 //! Parts: `wire` the protocols · `load` the one client · `systems` the servers · `processes` what they use · `floor` the machine's limits ·
-//! `compare` the interleaved rounds · `goals` the numbers to reach · `report` tables. What one machine says is compared with nothing that another said.
+//! `compare` the interleaved rounds · `growth` Warlock alone while one thing grows · `goals` the numbers to reach · `report` tables. What one machine says is compared with nothing that another said.
 
 mod compare;
 mod floor;
 mod goals;
+mod growth;
 mod load;
 mod processes;
 mod progress;
@@ -59,6 +60,21 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
+    /// Warlock alone, while one thing grows: nodes, connections, values, keys, reads.
+    Growth {
+        /// Without ten million keys.
+        #[arg(long)]
+        quick: bool,
+        /// How often each point is measured.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// How long each time, in milliseconds.
+        #[arg(long, default_value_t = 1_000)]
+        window_ms: u64,
+        /// Only these sections, separated by commas.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -101,8 +117,22 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             }
             write_json(arguments.json.as_deref(), &Whole { results: &results, goals: &goals })?;
         }
+        Command::Growth { quick, rounds, window_ms, only } => {
+            allow_many_connections();
+            let effort = growth::Effort { is_quick: quick, rounds, window: Duration::from_millis(window_ms) };
+            let points = growth::run(directory.path(), &binary, &only, effort, &stopped)?;
+            print!("{}", growth::text(&points));
+            write_json(arguments.json.as_deref(), &points)?;
+        }
     }
     Ok(())
+}
+
+/// Thousands of connections need as many file descriptors, here and in the servers, which inherit the limit.
+fn allow_many_connections() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
 }
 
 /// The systems by name; all of them if none is named. One that cannot be had is left out, aloud.
