@@ -4,18 +4,23 @@
 
 use super::{BLOCKED_INPUT_BYTES_MAX, Connection, State};
 use bytes::Buf;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 /// Serves one client until either side has enough.
-pub async fn serve(stream: TcpStream, connection: &Connection) {
+pub async fn serve(mut stream: TcpStream, connection: &Connection) {
     // Without it small replies wait for the client's acknowledgement; a socket that refuses is as good as closed.
     let _ = stream.set_nodelay(true);
     // How it ended is the client's business.
-    let _ = serve_until_end(&stream, connection).await;
+    let _ = serve_until_end(&mut stream, connection).await;
 }
 
-async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Result<()> {
+async fn serve_until_end(stream: &mut TcpStream, connection: &Connection) -> io::Result<()> {
+    let (mut reader, writer) = stream.split();
     loop {
         if connection.is_killed.get() {
             return Ok(());
@@ -26,7 +31,7 @@ async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Res
             let mut state = connection.state.borrow_mut();
             let output = &mut state.places.output;
             while !output.is_empty() {
-                match stream.try_write(output) {
+                match writer.try_write(output) {
                     Ok(written) => {
                         output.advance(written);
                         connection.face.stats.borrow_mut().bytes_out += written as u64;
@@ -50,17 +55,22 @@ async fn serve_until_end(stream: &TcpStream, connection: &Connection) -> io::Res
         tokio::select! {
             biased;
             () = connection.wake.notified() => {}
-            ready = stream.writable(), if wants_write => ready?,
-            ready = stream.readable(), if wants_read => {
+            ready = writer.writable(), if wants_write => ready?,
+            ready = reader.readable(), if wants_read => {
                 ready?;
-                let mut state = connection.state.borrow_mut();
-                let State { parser, input, .. } = &mut *state;
-                parser.make_room(input);
-                match stream.try_read_buf(input) {
-                    Ok(0) => return Ok(()),
-                    Ok(read) => connection.face.stats.borrow_mut().bytes_in += read as u64,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
+                // Polled once, never waited for. Unlike `try_read_buf` it knows that a read which did not fill the buffer emptied the
+                // socket, and so saves the read that would only say so.
+                let read = poll_fn(|context| {
+                    let mut state = connection.state.borrow_mut();
+                    let State { parser, input, .. } = &mut *state;
+                    parser.make_room(input);
+                    Poll::Ready(pin!(reader.read_buf(input)).poll(context))
+                });
+                match read.await {
+                    Poll::Ready(Ok(0)) => return Ok(()),
+                    Poll::Ready(Ok(read)) => connection.face.stats.borrow_mut().bytes_in += read as u64,
+                    Poll::Pending => {}
+                    Poll::Ready(Err(error)) => return Err(error),
                 }
             }
         }
