@@ -10,7 +10,7 @@ use crate::waiting;
 use std::future::Future;
 use std::path::Path;
 
-/// Runs a node until `stop` is ready. Must be called inside a `LocalSet`.
+/// Runs a node until `stop` is ready. Must be called inside a `LocalSet` or a `LocalRuntime`.
 ///
 /// # Errors
 /// When it cannot start, or its disk fails.

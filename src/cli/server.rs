@@ -77,9 +77,12 @@ pub fn run(flags: &Flags) -> Outcome {
         return Ok(());
     }
     start_log(&settings)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = tokio::task::LocalSet::new();
-    runtime.block_on(local.run_until(startup::run(settings, stop_signal())))?;
+    // A local runtime, and the node as one of its tasks: inside a `LocalSet`, or as the future that is blocked on, every wake-up of a task costs
+    // one more look at the sockets.
+    let options = tokio::runtime::LocalOptions::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(options)?;
+    let node = runtime.spawn_local(startup::run(settings, stop_signal()));
+    runtime.block_on(node)??;
     Ok(())
 }
 

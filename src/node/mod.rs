@@ -145,7 +145,7 @@ struct Running {
     is_dismissed: Cell<bool>,
 }
 
-/// Runs a node until `stop` is ready, behind `doors` if they are open already. Must be called inside a `LocalSet`.
+/// Runs a node until `stop` is ready, behind `doors` if they are open already. Must be called inside a `LocalSet` or a `LocalRuntime`.
 ///
 /// # Errors
 /// When it cannot start, or its disk fails.
