@@ -8,7 +8,7 @@ use crate::systems::{System, Which};
 use serde::Serialize;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is measured at once: a work, a shape, a length of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -219,8 +219,9 @@ pub fn run(
         running.push((*which, system));
     }
     progress.step("waiting until all are idle");
+    let until = Instant::now() + SETTLE;
     for (_, system) in &running {
-        settle(system, stopped);
+        settle(system, until, stopped);
     }
     let mut series: Vec<Series> = Vec::new();
     for cell in cells {
@@ -250,13 +251,16 @@ pub fn run(
     Ok(Results { floor, series, resident, client })
 }
 
-/// Waits until a system has done what it does after a start (compiling, preparing files): less than 2 % of a core, or 20 s.
-pub fn settle(system: &System, stopped: &dyn Fn() -> bool) {
+/// How long systems may take to come to rest after their start.
+pub const SETTLE: Duration = Duration::from_secs(15);
+
+/// Waits until a system has done what it does after a start (compiling, preparing files): less than 2 % of a core, or it is `until`.
+pub fn settle(system: &System, until: Instant, stopped: &dyn Fn() -> bool) {
     const LOOK: Duration = Duration::from_millis(250);
-    for _ in 0..80 {
+    while Instant::now() < until && !stopped() {
         let before = system.usage.cpu();
         std::thread::sleep(LOOK);
-        if stopped() || system.usage.cpu().saturating_sub(before) < LOOK / 50 {
+        if system.usage.cpu().saturating_sub(before) < LOOK / 50 {
             return;
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! One cluster serves a whole section unless the section is about the cluster itself. Rounds are interleaved here too: each visits every point.
 
-use crate::compare::{Cell, Sample, settle};
+use crate::compare::{Cell, SETTLE, Sample, settle};
 use crate::load::{self, Plan, Work};
 use crate::progress::Progress;
 use crate::systems::{System, start_warlock};
 use serde::Serialize;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How much.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ pub fn run(
         std::fs::create_dir_all(&data)?;
         let system = start_warlock(&data, binary, section.nodes)?;
         fill(&system, section, stopped)?;
-        settle(&system, stopped);
+        settle(&system, Instant::now() + SETTLE, stopped);
         for _ in 0..effort.rounds {
             for (x, line, cell) in &section.points {
                 progress.step(&format!("{} {x}: {line}", section.name));

@@ -50,7 +50,7 @@ enum Command {
         /// How often each is measured [default: 5, with --quick 3].
         #[arg(long)]
         rounds: Option<usize>,
-        /// How long each time, in milliseconds [default: 1000, with --quick 800].
+        /// How long each time, in milliseconds [default: 1000, with --quick 700].
         #[arg(long)]
         window_ms: Option<u64>,
         /// Only these systems, separated by commas: warlock, redis-memory, redis-always, etcd, zookeeper.
@@ -105,7 +105,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             let cells = compare::cells(quick, &only)?;
             let effort = compare::Effort {
                 rounds: rounds.unwrap_or(if quick { 3 } else { 5 }),
-                window: Duration::from_millis(window_ms.unwrap_or(if quick { 800 } else { 1_000 })),
+                window: Duration::from_millis(window_ms.unwrap_or(if quick { 700 } else { 1_000 })),
             };
             let results = compare::run(directory.path(), &binary, (&systems, &cells), effort, &stopped)?;
             let goals = goals::judge(&results);
