@@ -1,0 +1,68 @@
+//! Client libraries that people use, against a real three-node cluster, with a node killed in the middle.
+//!
+//! The libraries are installed below `target/clients` when they are needed first; without a network the test says so and does nothing.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use harness::Cluster;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// Where the libraries are, if they can be installed.
+fn set_up(kind: &str) -> Option<PathBuf> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(kind);
+    let output = Command::new(scripts().join("setup")).arg(kind).arg(&directory).output().unwrap();
+    if output.status.success() {
+        return Some(directory);
+    }
+    println!(
+        "SKIPPED: the {kind} libraries cannot be installed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    None
+}
+
+/// Runs a script; when it says so, the node that it does not talk to dies.
+fn run(mut command: Command) {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    // The master dies, so that the others have to find a new one.
+    let victim = cluster.master();
+    let others = cluster.all().into_iter().filter(|node| *node != victim);
+    let ports: Vec<String> = others.chain([victim]).map(|node| cluster.port(node).to_string()).collect();
+    let mut script = command.args(&ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = Vec::new();
+    for line in BufReader::new(script.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line == "kill" {
+            cluster.kill(victim);
+            script.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
+        }
+        said.push(line);
+    }
+    assert!(script.wait().unwrap().success(), "the script failed; it said {said:?}, see above");
+    assert_eq!(said, ["kill", "done"]);
+}
+
+#[test]
+fn redis_py() {
+    if let Some(directory) = set_up("python") {
+        let mut command = Command::new(directory.join("venv/bin/python"));
+        command.arg(scripts().join("redis_py.py"));
+        run(command);
+    }
+}
+
+#[test]
+fn ioredis_and_node_redis() {
+    if let Some(directory) = set_up("node") {
+        let mut command = Command::new("node");
+        command.arg(scripts().join("node.js")).env("NODE_PATH", directory.join("node_modules"));
+        run(command);
+    }
+}

@@ -1,0 +1,93 @@
+"""redis-py against a cluster: plain, RESP2 and RESP3, pipelines, WATCH, pub/sub, Lock; a node dies in the middle.
+
+Arguments: the ports of the nodes. It writes `kill` when the node of the last port is to die, and goes on when it reads a line.
+"""
+
+import sys
+import threading
+
+import redis
+
+ports = [int(port) for port in sys.argv[1:]]
+
+
+def check(got, expected, what):
+    if got != expected:
+        sys.exit(f"{what}: {got!r}, not {expected!r}")
+
+
+def connect(port, protocol):
+    return redis.Redis(port=port, protocol=protocol, decode_responses=True, socket_timeout=30)
+
+
+for protocol in (2, 3):
+    one, two = connect(ports[0], protocol), connect(ports[1], protocol)
+    one.flushall()
+    check(one.set("a", "1", ex=100), True, "SET EX")
+    check(two.get("a"), "1", "GET on another node")
+    check(90 <= two.ttl("a") <= 100, True, "TTL")
+    check(one.hset("h", mapping={"f": "1", "g": "2"}), 2, "HSET")
+    check(two.hgetall("h"), {"f": "1", "g": "2"}, "HGETALL")
+    check(one.rpush("l", 1, 2, 3), 3, "RPUSH")
+    check(two.lrange("l", 0, -1), ["1", "2", "3"], "LRANGE")
+    check(sorted(one.scan_iter()), ["a", "h", "l"], "SCAN")
+    check(one.pipeline(transaction=False).incr("n").incr("n").get("n").execute(), [1, 2, "2"], "pipeline")
+    check(one.pipeline(transaction=True).incr("n").get("n").execute(), [3, "3"], "MULTI")
+    with one.pipeline() as pipe:
+        pipe.watch("n")
+        two.set("n", "9")
+        pipe.multi()
+        pipe.set("n", "10")
+        try:
+            pipe.execute()
+            sys.exit("WATCH missed a change on another node")
+        except redis.WatchError:
+            pass
+    listener = one.pubsub(ignore_subscribe_messages=True)
+    listener.subscribe("c")
+    listener.psubscribe("d*")
+    check(listener.get_message(timeout=5), None, "the confirmation of SUBSCRIBE")
+    two.publish("c", "hello")
+    two.publish("dd", "there")
+    heard = []
+    while len(heard) < 2:
+        message = listener.get_message(timeout=30)
+        if message:
+            heard.append(message["data"])
+    check(heard, ["hello", "there"], "messages of another node")
+    listener.close()
+    with one.lock("lock", timeout=30):
+        check(two.lock("lock", timeout=30).acquire(blocking=False), False, "a lock that is held")
+    check(two.lock("lock", timeout=30).acquire(blocking=False), True, "a lock that is free")
+    check(one.info("server")["redis_version"].startswith("7."), True, "INFO")
+    check(one.client_setname(f"me{protocol}"), True, "CLIENT SETNAME")
+    check([client["name"] for client in one.client_list() if client["name"] == f"me{protocol}"], [f"me{protocol}"], "CLIENT LIST")
+    check(one.config_get("databases"), {"databases": "16"}, "CONFIG GET")
+
+# Two of three nodes count up while the third dies: nothing that was answered is lost.
+counts = [0, 0]
+stop = threading.Event()
+
+
+def count(index):
+    client = connect(ports[index], 3)
+    while not stop.is_set():
+        client.incr(f"counter{index}")
+        counts[index] += 1
+
+
+threads = [threading.Thread(target=count, args=(index,)) for index in (0, 1)]
+for thread in threads:
+    thread.start()
+print("kill", flush=True)
+sys.stdin.readline()
+before = list(counts)
+while any(now <= old + 5 for now, old in zip(counts, before)):
+    if not all(thread.is_alive() for thread in threads):
+        sys.exit("a client failed when another node died")
+stop.set()
+for thread in threads:
+    thread.join()
+for index in (0, 1):
+    check(int(connect(ports[0], 2).get(f"counter{index}")), counts[index], f"counter{index}")
+print("done", flush=True)
