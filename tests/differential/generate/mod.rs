@@ -59,7 +59,6 @@ pub const NOT_GENERATED: &[(&str, &[&str])] = &[
             "SPUBLISH",
         ],
     ),
-    ("scripts have tests of their own", &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"]),
 ];
 
 /// Every command that is generated.
