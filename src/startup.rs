@@ -7,8 +7,10 @@ use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::node::{self, Doors, NodeError};
 use crate::settings::Settings;
 use crate::waiting;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::future::Future;
 use std::path::Path;
+use tracing::warn;
 
 /// Runs a node until `stop` is ready. Must be called inside a `LocalSet` or a `LocalRuntime`.
 ///
@@ -27,6 +29,7 @@ pub async fn run_behind(
     doors: Option<Doors>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
+    allow_files(settings.maxclients);
     tokio::pin!(stop);
     let found = NodeIdentity::read(&settings.dir);
     if settings.is_memory() && !matches!(found, Err(IdentityError::Absent(_))) {
@@ -59,6 +62,25 @@ pub async fn run_behind(
 
 fn contact(settings: &Settings) -> Contact {
     Contact { client: settings.client_address(), peer: settings.peer_address() }
+}
+
+/// Raises the number of open files to what so many clients need, as far as the system lets us: the usual 1,024 are for programs that are no servers.
+fn allow_files(clients: usize) {
+    // The journal, the snapshots, the peers, and some to spare.
+    let wanted = u64::try_from(clients).unwrap_or(u64::MAX).saturating_add(512);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
+    if raised.is_err() || current < wanted {
+        warn!(
+            wanted,
+            allowed = current,
+            "the system allows fewer open files than maxclients needs; raise it (ulimit -n) or lower --maxclients"
+        );
+    }
 }
 
 fn is_empty(directory: &Path) -> bool {

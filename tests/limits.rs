@@ -107,7 +107,7 @@ fn what_is_announced_but_not_sent_costs_nothing() {
 #[test]
 fn ten_thousand_idle_clients_cost_little_and_stall_nobody() {
     let wanted = 10_000;
-    // Here for our ends, in the node for its own: it inherits the limit.
+    // For our ends of the connections; the node raises its own limit.
     let limit = getrlimit(Resource::Nofile);
     let need = wanted + 500;
     let maximum = limit.maximum.map_or(need, |maximum| maximum.max(need));

@@ -85,10 +85,11 @@ impl Running {
             let refused =
                 self.refused.take().into_iter().map(|(ticket, reply)| (ticket, Answer::Reply(reply)));
             for (ticket, answer) in todo.answers.into_iter().chain(refused) {
-                match self.own.borrow_mut().remove(&ticket.place) {
+                if ticket.connection != OWN {
+                    face.answer(ticket, answer);
+                } else if let Some(asker) = self.own.borrow_mut().remove(&ticket.place) {
                     // Who does not wait any more does not want to know.
-                    Some(asker) if ticket.connection == OWN => drop(asker.send(answer)),
-                    _ => face.answer(ticket, answer),
+                    drop(asker.send(answer));
                 }
             }
             has_more |= self.undo_for_the_gone(face, &todo.parked, todo.undos);
