@@ -1,4 +1,4 @@
-"""redis-py against a cluster: plain, RESP2 and RESP3, pipelines, WATCH, pub/sub, Lock; a node dies in the middle.
+"""redis-py against a cluster: plain, RESP2 and RESP3, pipelines, WATCH, pub/sub; a node dies in the middle.
 
 Arguments: the ports of the nodes. It writes `kill` when the node of the last port is to die, and goes on when it reads a line.
 """
@@ -56,9 +56,6 @@ for protocol in (2, 3):
             heard.append(message["data"])
     check(heard, ["hello", "there"], "messages of another node")
     listener.close()
-    with one.lock("lock", timeout=30):
-        check(two.lock("lock", timeout=30).acquire(blocking=False), False, "a lock that is held")
-    check(two.lock("lock", timeout=30).acquire(blocking=False), True, "a lock that is free")
     check(one.info("server")["redis_version"].startswith("7."), True, "INFO")
     check(one.client_setname(f"me{protocol}"), True, "CLIENT SETNAME")
     check([client["name"] for client in one.client_list() if client["name"] == f"me{protocol}"], [f"me{protocol}"], "CLIENT LIST")
