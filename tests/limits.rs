@@ -60,6 +60,16 @@ fn who_does_not_read_its_replies_costs_little_and_stalls_nobody() {
 }
 
 #[test]
+fn a_pipeline_goes_on_when_its_output_was_full_and_fits_the_socket_at_once() {
+    let cluster = node(&["--client-output-buffer-limit", "64kb"]);
+    let mut client = cluster.client(1);
+    client.must(&[&b"SET"[..], b"large", &[b'x'; 60 << 10]]);
+    let gets: Vec<[&str; 2]> = vec![["GET", "large"]; 40];
+    let replies = client.pipeline(&gets).unwrap();
+    assert!(replies.iter().all(|reply| reply.text().is_some_and(|text| text.len() == 60 << 10)));
+}
+
+#[test]
 fn a_huge_pipeline_is_answered_in_order_and_costs_little() {
     const REQUESTS: usize = 100_000;
     let cluster = node(&[]);

@@ -27,8 +27,9 @@ async fn serve_until_end(stream: &mut TcpStream, connection: &Connection) -> io:
         }
         // An error is already in the output.
         let _ = connection.process();
-        let (wants_write, wants_read, is_over) = {
+        let (wants_write, wants_read, is_over, has_room_again) = {
             let mut state = connection.state.borrow_mut();
+            let was_full = state.is_full(connection);
             let output = &mut state.places.output;
             while !output.is_empty() {
                 match writer.try_write(output) {
@@ -43,11 +44,17 @@ async fn serve_until_end(stream: &mut TcpStream, connection: &Connection) -> io:
             let is_over = state.is_closing && state.places.output.is_empty() && state.places.is_empty();
             // While a command waits, its client is listened to: a wait ends when its client is gone.
             let listens = state.is_blocked && state.input.len() < BLOCKED_INPUT_BYTES_MAX;
-            let wants_read = !state.is_closing && (listens || !state.is_full(connection));
-            (!state.places.output.is_empty(), wants_read, is_over)
+            let is_full = state.is_full(connection);
+            let wants_read = !state.is_closing && (listens || !is_full);
+            (!state.places.output.is_empty(), wants_read, is_over, was_full && !is_full)
         };
         if is_over {
             return Ok(());
+        }
+        if has_room_again {
+            // Requests may wait in the input, and nothing would wake this task for them.
+            tokio::task::yield_now().await;
+            continue;
         }
         if !wants_write && !connection.pushed.borrow().is_empty() {
             continue;
