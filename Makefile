@@ -21,7 +21,11 @@ run: ## Build, and start a local three-node cluster in the foreground
 	$(CARGO) build --release
 	@devcluster/run
 
-test: ## Everything that must pass: unit, golden, property tests, 1,000 simulated seeds, planted bugs
+.PHONY: tools
+tools: ## Install what the tests need and the machine lacks (Debian, as root)
+	@tests/tools
+
+test: tools ## Everything that must pass: unit, golden, property tests, 1,000 simulated seeds, planted bugs
 	$(CARGO) test --workspace
 	$(SIM) --seeds $(SEEDS) --start $(START)
 	$(MAKE) --no-print-directory planted
