@@ -177,15 +177,15 @@ impl Txn<'_> {
         self.move_deadline(place, generation, None);
         self.move_binding(place, 0);
         self.remove_row(layout::key_row(generation, place.hash, place.key).to_owned());
-        self.remember_deletion(place.hash);
+        self.remember_deletion(generation, place.hash);
         self.touch(place.db, place.key);
         true
     }
 
-    fn remember_deletion(&mut self, hash: u64) {
+    fn remember_deletion(&mut self, generation: u64, hash: u64) {
         let mut number = [0; varint::BYTES_MAX];
         let length = varint::write(&mut number, self.stamp.slot);
-        self.put_row(layout::deleted_row(hash).to_owned(), RowValue::new(&number[..length]));
+        self.put_row(layout::deleted_row(generation, hash).to_owned(), RowValue::new(&number[..length]));
     }
 
     fn move_deadline(&mut self, place: &Place<'_>, generation: u64, deadline_ms: Option<u64>) {

@@ -175,9 +175,11 @@ impl Garbage {
     }
 }
 
-/// The row that remembers when a key with this hash was last deleted.
-pub(crate) const fn deleted_row(hash: u64) -> RowKeyRef<'static> {
-    RowKeyRef::from_parts(first(DELETED, 0), hash % DELETED_BUCKETS, &[])
+/// The row that remembers when a key with this hash was last deleted in the database with this generation. Others may share it: a WATCH
+/// that fails without need is safe.
+pub(crate) const fn deleted_row(generation: u64, hash: u64) -> RowKeyRef<'static> {
+    let bucket = hash.wrapping_add(generation.wrapping_mul(0x9E37_79B9_7F4A_7C15)) % DELETED_BUCKETS;
+    RowKeyRef::from_parts(first(DELETED, 0), bucket, &[])
 }
 
 /// The types a key can have. The numbers are stored.

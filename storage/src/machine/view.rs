@@ -92,12 +92,12 @@ impl<'v> View<'v> {
         match self.find(db, key) {
             // The lowest bit tells a key that is there from one that is not.
             Some(found) => found.header.version.max(changed_at) << 1 | 1,
-            None => self.deleted_version(layout::key_hash(key)).max(changed_at) << 1,
+            None => self.deleted_version(self.generation(db), layout::key_hash(key)).max(changed_at) << 1,
         }
     }
 
-    fn deleted_version(&self, hash: u64) -> u64 {
-        let row = self.or_poison(self.rows.get(layout::deleted_row(hash))).flatten();
+    fn deleted_version(&self, generation: u64, hash: u64) -> u64 {
+        let row = self.or_poison(self.rows.get(layout::deleted_row(generation, hash))).flatten();
         row.and_then(|value| crate::varint::take(&mut value.as_slice())).unwrap_or(0)
     }
 

@@ -47,6 +47,17 @@ fn a_key_that_came_and_went_is_noticed() {
 }
 
 #[test]
+fn a_key_of_that_name_in_another_database_does_not_matter() {
+    let mut lab = Lab::new();
+    let before = version(&lab, "a");
+    lab.db = 3;
+    lab.say("SET a 1");
+    lab.say("DEL a");
+    lab.db = 0;
+    assert_eq!(version(&lab, "a"), before);
+}
+
+#[test]
 fn a_key_whose_time_passed_is_noticed() {
     let mut lab = Lab::new();
     lab.say("SET a 1 PX 10");
