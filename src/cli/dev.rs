@@ -109,22 +109,22 @@ fn in_this_thread(settings: Settings, stop: impl Future<Output = ()>) -> Result<
     runtime.block_on(tokio::task::LocalSet::new().run_until(startup::run(settings, stop)))
 }
 
-/// Waits for a master and says how to use the cluster.
+/// Waits until every node serves and says how to use the cluster.
 fn announce(
     addresses: &[String],
     members: &[(PathBuf, Contact)],
     is_temporary: bool,
     ends: &mpsc::Receiver<Result<(), NodeError>>,
 ) -> Outcome {
-    let access = Access { nodes: addresses.to_vec(), password: None, patience: Duration::from_secs(10) };
     let until = Instant::now() + MASTER_PATIENCE;
-    let mut client = Client::new(access);
-    while !client.ask(&["PING"]).is_ok_and(|_| serves(&mut client)) {
-        if let Ok(outcome) = ends.recv_timeout(Duration::from_millis(50)) {
-            outcome?;
-        }
-        if Instant::now() > until {
-            return Err(format!("no master after {} s", MASTER_PATIENCE.as_secs()).into());
+    for address in addresses {
+        while !serves(address) {
+            if let Ok(outcome) = ends.recv_timeout(Duration::from_millis(50)) {
+                outcome?;
+            }
+            if Instant::now() > until {
+                return Err(format!("{address} serves nobody after {} s", MASTER_PATIENCE.as_secs()).into());
+            }
         }
     }
     println!(
@@ -142,7 +142,9 @@ fn announce(
     Ok(())
 }
 
-/// A read that any node answers only when there is a master.
-fn serves(client: &mut Client) -> bool {
+/// A read, which a node answers only when there is a master.
+fn serves(address: &str) -> bool {
+    let nodes = vec![address.to_string()];
+    let mut client = Client::new(Access { nodes, password: None, patience: Duration::from_secs(10) });
     client.ask(&["EXISTS", "warlock"]).is_ok_and(|reply| reply.integer().is_some())
 }
