@@ -127,11 +127,13 @@ impl Swarm {
     #[must_use]
     pub fn draw(rng: &mut Rng, bug: Option<Bug>) -> Swarm {
         let lease_ms = rng.between(200, 1_000);
-        let config = draw_config(rng, lease_ms, bug);
+        let mut config = draw_config(rng, lease_ms, bug);
         let nodes = [3, 3, 3, 4, 5, 5, 6, 7];
         let nodes = rng.pick(&nodes).copied().unwrap_or(3);
         let calm = rng.chance(50_000);
         let wire = draw_wire(rng, calm, 1);
+        // Back-off ends a duel only if it may grow beyond the time that an election takes: a few round trips.
+        config.backoff_max = config.backoff_max.max(Duration::from_micros(8 * wire.delay_max));
         let is_local_calm = calm || rng.coin();
         let mut local = draw_wire(rng, is_local_calm, 4);
         local.delay_max = local.delay_min + rng.skewed(0, 3 * MS);
