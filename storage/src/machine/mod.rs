@@ -132,7 +132,7 @@ impl<S: Store> Machine<S> {
         let Some(command) = payload::decode_command(payload) else {
             return Reply::error("ERR malformed log entry");
         };
-        let mut txn = Txn::new(&self.store, &self.meta, stamp, std::mem::take(&mut self.spare));
+        let mut txn = Txn::new(self.store.as_rows(), &self.meta, stamp, std::mem::take(&mut self.spare));
         txn.set_caller(caller, command.client(), payload);
         let reply = txn.execute(command.db, command.args());
         let is_error = reply.is_error();
@@ -203,7 +203,7 @@ impl<S: Store> Machine<S> {
         self.assert_boundary();
         let seed = self.seed.get().wrapping_add(1);
         self.seed.set(seed);
-        View::new(&self.store, &self.meta, now_ms, seed ^ now_ms << 32)
+        View::new(self.store.as_rows(), &self.meta, now_ms, seed ^ now_ms << 32)
     }
 
     /// The state at the last finished slot, to be read anywhere, for as long as one likes.
@@ -270,6 +270,11 @@ impl<S: Store> Machine<S> {
     /// The store.
     pub fn store(&self) -> &S {
         &self.store
+    }
+
+    /// The store, for its own affairs (not its rows).
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
     }
 }
 

@@ -57,6 +57,15 @@ impl SmallBytes {
         SmallBytes(Repr::Inline { len: MARK | number, data: [0; INLINE_BYTES_MAX] })
     }
 
+    /// Stands for a row that is removed, where layers of changes lie over each other. It has no bytes, but is not the empty value.
+    pub(crate) const GONE: SmallBytes = SmallBytes::mark(1);
+
+    /// Whether it is [`SmallBytes::GONE`].
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.marked().is_some()
+    }
+
     /// The number given to [`SmallBytes::mark`].
     #[inline]
     pub(super) fn marked(&self) -> Option<u8> {

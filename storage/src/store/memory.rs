@@ -69,6 +69,11 @@ impl Rows for MemorySnapshot {
 impl Store for MemoryStore {
     type Snapshot = MemorySnapshot;
 
+    #[inline]
+    fn as_rows(&self) -> &dyn Rows {
+        self
+    }
+
     fn stage(&mut self, batch: &mut Batch) -> Result<(), StoreError> {
         self.has_staged |= !batch.is_empty();
         for change in batch.drain(..) {
@@ -110,6 +115,6 @@ impl Store for MemoryStore {
 mod tests {
     #[test]
     fn keeps_the_contract() {
-        super::super::conformance::check(super::MemoryStore::default);
+        super::super::conformance::check(64, super::MemoryStore::default, &|_| ());
     }
 }

@@ -10,11 +10,14 @@
 //! * S4: `scan` shows the rows of a range in key order, ascending or descending, each once.
 //! * S5: `replace` keeps the old rows if it fails.
 
+mod any;
 #[cfg(test)]
 pub(crate) mod conformance;
+pub mod disk;
 mod memory;
 pub mod tree;
 
+pub use any::{AnySnapshot, AnyStore};
 pub use memory::{MemorySnapshot, MemoryStore};
 
 use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
@@ -69,6 +72,9 @@ pub trait Store: Rows {
     /// The rows at a commit, for reading elsewhere.
     type Snapshot: Rows + Clone + Send + Sync + 'static;
 
+    /// The same rows, behind one pointer: who looks at many rows asks once which kind of store it is.
+    fn as_rows(&self) -> &dyn Rows;
+
     /// Takes changes that the next commit will make permanent; leaves `batch` empty, with its room.
     fn stage(&mut self, batch: &mut Batch) -> Result<(), StoreError>;
 
@@ -78,7 +84,7 @@ pub trait Store: Rows {
     /// The rows of the last commit. Must not be called with changes staged.
     fn snapshot(&self) -> Self::Snapshot;
 
-    /// Throws all rows away for those of `rows`.
+    /// Throws all rows away for those of `rows`, which ascend.
     fn replace<E: From<StoreError>>(
         &mut self,
         rows: impl Iterator<Item = Result<(RowKey, RowValue), E>>,

@@ -130,6 +130,10 @@ impl Rows for Broken {
 
 impl Store for Broken {
     type Snapshot = crate::store::MemorySnapshot;
+
+    fn as_rows(&self) -> &dyn Rows {
+        self
+    }
     fn stage(&mut self, batch: &mut Vec<crate::row::Change>) -> Result<(), StoreError> {
         self.0.stage(batch)
     }
