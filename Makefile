@@ -56,6 +56,10 @@ endif
 docs-commands: ## Write docs/commands.md from the tables of commands
 	UPDATE_DOCS=1 $(CARGO) test --quiet --test commands_doc
 
+.PHONY: docs-metrics
+docs-metrics: ## Write docs/metrics.md from what a live node serves
+	UPDATE_DOCS=1 $(CARGO) test --quiet --test http metrics
+
 .PHONY: differential
 differential: ## Compare with a real Redis, command by command: COMMANDS=n [SEED=s]
 	DIFFERENTIAL_COMMANDS=$(COMMANDS) DIFFERENTIAL_SEED=$(or $(SEED),1) $(CARGO) test --release --test differential -- --nocapture

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// A strongly consistent coordination service that any Redis client can use.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version = env!("WARLOCK_VERSION"), about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -89,8 +89,12 @@ enum Command {
     Elect(cli::elect::Flags),
     /// Administer a running cluster: the same as WARLOCK … of any Redis client.
     ///
+    /// Exit codes: 0 done · 1 refused · 2 wrong usage · 3 no node can be reached, or none answered in time. A join of nodes that are one cluster already
+    /// is no error.
+    ///
     /// Examples:
     ///   warlock admin -n 7001 members
+    ///   warlock admin -n 10.0.0.1 join 10.0.0.2:16379 10.0.0.3:16379
     ///   warlock admin -n 7001 add 10.0.0.4:16379
     ///   warlock admin help
     #[command(verbatim_doc_comment)]
@@ -120,7 +124,7 @@ fn main() -> ExitCode {
         Command::Dev(flags) => finish(cli::dev::run(&flags)),
         Command::Lock(flags) => cli::lock::run(&flags),
         Command::Elect(flags) => cli::elect::run(&flags),
-        Command::Admin(flags) => finish(cli::admin::run(flags)),
+        Command::Admin(flags) => cli::admin::run(&flags),
         Command::Restore(flags) => finish(cli::restore::restore(&flags)),
         Command::Recover(flags) => finish(cli::restore::recover(&flags)),
     }

@@ -1,9 +1,10 @@
 //! An empty node that waits: until JOIN, asked of it, forms a first cluster with other empty nodes, or a member of a running cluster invites it.
 //!
 //! It has no data, makes no promises and votes nowhere. What makes it a member is an identity, durable before it is acknowledged; from then on
-//! nothing can make it another. Clients can connect, and hear that there is no cluster yet.
+//! nothing can make it another. Clients can connect, and hear that there is no cluster yet; probes hear that it lives and is not ready.
 
 use crate::host::calls::{self, Answer as CallAnswer, Answerer, Applicant, EmptyNode, Invitation, Question};
+use crate::http::{self, Probed, exposition::Page};
 use crate::identity::{Contact, NodeIdentity};
 use crate::node::{self, Doors, NodeError, change};
 use crate::settings::{Settings, is_any_host};
@@ -53,6 +54,7 @@ pub async fn wait(
 ) -> Result<Option<(NodeIdentity, Doors)>, NodeError> {
     let secret = settings.cluster_secret.clone().unwrap_or_default().into_bytes();
     let doors = Doors::open(&settings.client_bind(), &settings.peer_listen()).await?;
+    let probes = node::open_probes(settings).await?;
     // The node that this becomes goes on with the same doors: who knocks meanwhile waits a moment instead of being turned away.
     let (Doors { clients, peers }, doors) = doors.twice()?;
     info!(
@@ -75,11 +77,12 @@ pub async fn wait(
     let listening = tokio::task::spawn_local(calls::listen(peers, secret, waiting.answerer()));
     let serving = tokio::task::spawn_local(face.clone().listen(clients));
     let asking = tokio::task::spawn_local(ask_members(waiting.clone()));
+    let probing = probes.map(|probes| tokio::task::spawn_local(http::listen(probes, waiting.clone())));
     tokio::select! {
         () = stop => {}
         () = waiting.invited.notified() => tokio::time::sleep(LAST_WORDS).await,
     }
-    for task in [listening, serving, asking] {
+    for task in [listening, serving, asking].into_iter().chain(probing) {
         task.abort();
         // Who was cancelled says so.
         let _ = task.await;
@@ -286,6 +289,19 @@ impl Waiting {
                 }
             });
         }
+    }
+}
+
+impl Probed for Waiting {
+    fn not_ready(&self) -> Option<String> {
+        Some("this node is empty and waits for an invitation to a cluster".to_string())
+    }
+
+    fn metrics(&self) -> String {
+        let mut page = Page::default();
+        page.info(env!("CARGO_PKG_VERSION"), "", &self.settings.client_address());
+        page.ready(false);
+        page.into_text()
     }
 }
 

@@ -1,10 +1,10 @@
 //! `warlock admin …`: WARLOCK commands from the command line.
 
-use super::Outcome;
-use super::access::AccessFlags;
+use super::access::{AccessFlags, REFUSED, complain};
 use super::backup;
 use clap::Args;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 use warlock::client::{Access, Client, Value, show};
 
@@ -22,23 +22,46 @@ pub struct Flags {
 }
 
 /// Asks a node and shows its answer.
-pub fn run(flags: Flags) -> Outcome {
+pub fn run(flags: &Flags) -> ExitCode {
     let access = flags.access.access();
     match flags.words.as_slice() {
-        [word, file] if word.eq_ignore_ascii_case("backup") => return backup::run(access, Path::new(file)),
+        [word, file] if word.eq_ignore_ascii_case("backup") => {
+            return crate::finish(backup::run(access, Path::new(file)));
+        }
         [word] if word.eq_ignore_ascii_case("backup") => {
-            return Err("name the file: warlock admin backup FILE".into());
+            return refused("name the file: warlock admin backup FILE");
         }
         _ => {}
     }
     let mut client = Client::new(Access { patience: access.patience.max(PATIENCE), ..access });
-    let mut command = vec!["WARLOCK".to_string()];
-    command.extend(flags.words);
-    match client.ask(&command)? {
-        Value::Error(error) => Err(error.into()),
-        reply => {
-            println!("{}", show::pretty(&reply).trim_end());
-            Ok(())
+    let mut command = vec!["WARLOCK"];
+    command.extend(flags.words.iter().map(String::as_str));
+    match client.ask(&command) {
+        Ok(Value::Error(_)) if is_formed_already(&mut client, &flags.words) => {
+            println!("these nodes are members of one cluster already; nothing was done");
+            ExitCode::SUCCESS
         }
+        Ok(Value::Error(error)) => refused(&error),
+        Ok(reply) => {
+            println!("{}", show::pretty(&reply).trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(error) => complain(&error),
     }
+}
+
+fn refused(why: &str) -> ExitCode {
+    eprintln!("warlock: {why}");
+    ExitCode::from(REFUSED)
+}
+
+/// Whether JOIN was refused because it was done before. Whoever starts a cluster by machine asks for it at every start.
+fn is_formed_already(client: &mut Client, words: &[String]) -> bool {
+    let Some((_, others)) = words.split_first().filter(|(word, _)| word.eq_ignore_ascii_case("join")) else {
+        return false;
+    };
+    let Ok(members) = client.ask(&["WARLOCK", "MEMBERS"]) else { return false };
+    let peers: Vec<String> =
+        members.elements().iter().filter_map(|member| member.field("peer")?.text()).collect();
+    !others.is_empty() && others.iter().all(|other| peers.contains(other))
 }

@@ -79,6 +79,12 @@ impl Meters {
         }
     }
 
+    /// Batches that the journal has and that are not durable yet.
+    #[must_use]
+    pub fn syncing_len(&self) -> usize {
+        self.syncing.len()
+    }
+
     /// The master that this node knows now.
     pub fn master_is(&mut self, master: Option<NodeId>) {
         if master.is_some() && master != self.master {

@@ -35,6 +35,17 @@ impl Page {
         let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 
+    /// What every node tells, also before it belongs to a cluster: itself, as labels.
+    pub fn info(&mut self, version: &str, node: &str, client: &str) {
+        self.family("warlock_info", "This node, as labels.", "gauge");
+        self.sample("warlock_info", &[("node", node), ("version", version), ("client", client)], 1.0);
+    }
+
+    /// What every node tells: whether it serves clients.
+    pub fn ready(&mut self, is_ready: bool) {
+        self.gauge("warlock_ready", "1 when this node serves clients.", f64::from(u8::from(is_ready)));
+    }
+
     /// How values were distributed.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.family(name, help, "histogram");

@@ -3,6 +3,7 @@
 //! It runs on the node's thread, so that a node whose thread is stuck does not answer its probe.
 
 pub mod exposition;
+pub mod traffic;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -53,6 +54,7 @@ pub async fn listen(listener: TcpListener, node: Rc<dyn Probed>) {
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
+                .keep_alive(false) // an empty node that becomes a member must not go on answering as the empty one
                 .header_read_timeout(PATIENCE)
                 .serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.await {

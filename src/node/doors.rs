@@ -1,6 +1,7 @@
-//! The two sockets that a node listens on.
+//! The sockets that a node listens on: for clients, for peers, and perhaps for probes.
 
 use super::NodeError;
+use crate::settings::Settings;
 use std::io;
 use tokio::net::TcpListener;
 
@@ -49,13 +50,24 @@ impl Doors {
     }
 }
 
+/// The door for probes and Prometheus, if one is wanted.
+///
+/// # Errors
+/// As [`Doors::open`].
+pub async fn open_probes(settings: &Settings) -> Result<Option<TcpListener>, NodeError> {
+    match &settings.http {
+        Some(address) => bind("http", address).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 fn copy(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {
     let listener = listener.into_std()?;
     let copy = listener.try_clone()?;
     Ok((TcpListener::from_std(listener)?, TcpListener::from_std(copy)?))
 }
 
-pub(super) async fn bind(setting: &'static str, address: &str) -> Result<TcpListener, NodeError> {
+async fn bind(setting: &'static str, address: &str) -> Result<TcpListener, NodeError> {
     let failed = |error| NodeError::Address { setting, address: address.to_string(), error };
     TcpListener::bind(address).await.map_err(failed)
 }

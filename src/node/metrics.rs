@@ -2,8 +2,8 @@
 
 use super::Running;
 use crate::host::clock;
-use crate::http::Probed;
 use crate::http::exposition::Page;
+use crate::http::{Probed, traffic};
 use consensus::Condition;
 
 impl Probed for Running {
@@ -32,16 +32,9 @@ impl Probed for Running {
         let is_master = leader.is_master(now);
         let flag = |value: bool| f64::from(u8::from(value));
         let mut page = Page::default();
-        page.family("warlock_info", "This node, as labels.", "gauge");
-        let node = format!("n{}", facts.node);
-        let labels = [
-            ("node", node.as_str()),
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("client", facts.address.as_str()),
-        ];
-        page.sample("warlock_info", &labels, 1.0);
+        page.info(env!("CARGO_PKG_VERSION"), &format!("n{}", facts.node), &facts.address);
         page.gauge("warlock_master", "1 on the node that is the master.", flag(is_master));
-        page.gauge("warlock_ready", "1 when this node serves clients.", flag(self.not_ready().is_none()));
+        page.ready(self.not_ready().is_none());
         page.gauge("warlock_view", "The number of the cluster configuration.", facts.view as f64);
         page.gauge("warlock_members", "Members of the cluster.", replica.view().current.members.len() as f64);
         page.gauge(
@@ -98,6 +91,11 @@ impl Probed for Running {
             "Commands of this node that are not executed yet.",
             replica.pending_len() as f64,
         );
+        page.gauge(
+            "warlock_sync_queue_batches",
+            "Batches that the journal was given and that are not durable yet.",
+            core.meters.syncing_len() as f64,
+        );
         page.gauge("warlock_log_slots", "Decided slots that are kept in memory.", replica.log_len() as f64);
         page.gauge(
             "warlock_journal_bytes",
@@ -109,12 +107,13 @@ impl Probed for Running {
             "Cluster time, which expiry goes by.",
             core.ledger.cluster_ms() as f64 / 1_000.0,
         );
+        page.gauge(
+            "warlock_disk_low",
+            "1 while this node refuses writes because its disk is nearly full.",
+            flag(self.is_disk_low.get()),
+        );
         if let Some(face) = self.face.get() {
-            page.gauge(
-                "warlock_connections",
-                "Clients that are connected to this node.",
-                face.clients() as f64,
-            );
+            traffic::write(&mut page, face);
         }
         self.peer_metrics(&mut page);
         page.gauge("process_resident_memory_bytes", "Resident memory.", resident_bytes());

@@ -19,7 +19,7 @@ mod turns;
 mod waits;
 
 pub use answers::unreachable;
-pub use doors::Doors;
+pub use doors::{Doors, open_probes};
 pub use open::{first_ledger, journal_id};
 pub use peers::member_contact;
 
@@ -172,10 +172,7 @@ pub async fn run(
             Doors::open(clients, settings.peer_bind.as_ref().unwrap_or(&contact.peer)).await?
         }
     };
-    let probes = match &settings.http {
-        Some(address) => Some(doors::bind("http", address).await?),
-        None => None,
-    };
+    let probes = open_probes(&settings).await?;
     let incarnation = core.records().incarnation;
     info!(node = %identity.node, clients = contact.client, peers = contact.peer, "node started");
     let node = Rc::new_cyclic(|me| Running {

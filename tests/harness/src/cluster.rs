@@ -235,6 +235,11 @@ impl Cluster {
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_string()))
     }
 
+    /// Other environment variables, for what is started from now on.
+    pub fn set_env(&mut self, env: impl IntoIterator<Item = (String, String)>) {
+        self.options.env = env.into_iter().collect();
+    }
+
     /// Other arguments of `warlock server`, for what is started from now on.
     pub fn set_flags(&mut self, flags: &[&str]) {
         self.options.flags = flags.iter().map(ToString::to_string).collect();
