@@ -271,9 +271,7 @@ impl<B: Backend> Core<B> {
             let outputs = self.node.deliver(letter.from, letter.role, letter.message, now);
             self.perform(letter.role, outputs, now);
         }
-        if let Some((first_seq, payloads)) = self.waiters.take_submitted() {
-            self.post(RoleId::Replica, Message::Submit { first_seq, payloads });
-        }
+        self.submit_gathered(now);
         self.give_up_waits(now);
         for message in self.waiters.expire(now, &mut self.todo.answers) {
             self.post(RoleId::Replica, message);
@@ -282,9 +280,19 @@ impl<B: Backend> Core<B> {
             self.perform(role, outputs, now);
         }
         self.settle(now);
+        // What ran just now may have been what the rest waited for.
+        if self.submit_gathered(now) {
+            self.settle(now);
+        }
         self.flush()?;
         self.meters.master_is(self.node.master());
         Ok(std::mem::take(&mut self.todo))
+    }
+
+    fn submit_gathered(&mut self, now: Now) -> bool {
+        let Some((first_seq, payloads)) = self.waiters.take_submitted(now) else { return false };
+        self.post(RoleId::Replica, Message::Submit { first_seq, payloads });
+        true
     }
 
     /// Delivers what roles of this node tell each other, until they are quiet.

@@ -1,6 +1,7 @@
 //! Clients of this node that wait: for their command to run, or for a read to be allowed.
 //!
-//! Commands are numbered here, without gaps, in the order in which clients sent them. Each waits at most the request timeout; then its client hears
+//! Commands are numbered here, without gaps, in the order in which clients sent them. What comes while earlier commands are on their way is
+//! gathered for a moment (see [`Waiters::take_submitted`]), so that a busy node makes few large batches of many small requests. Each waits at most the request timeout; then its client hears
 //! whether it certainly did not run or may have run, never silence.
 
 use bytes::Bytes;
@@ -9,6 +10,9 @@ use server::{Answer, Ticket};
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// What was gathered leaves after this time at the latest, whatever is on its way.
+const GATHER_MAX: Duration = Duration::from_millis(2);
+
 /// Everybody that waits.
 pub struct Waiters {
     timeout: Duration,
@@ -16,7 +20,10 @@ pub struct Waiters {
     first_seq: u64,
     /// By number; `None`: already answered.
     commands: VecDeque<(Option<Ticket>, Time)>,
-    submitted: Vec<Bytes>,
+    /// The last of them, which have not left yet.
+    gathered: Vec<Bytes>,
+    /// When the first of those came.
+    gathered_since: Time,
     /// Commands before this one have been given up already.
     expired_below: u64,
     first_read: u64,
@@ -29,7 +36,8 @@ impl Default for Waiters {
             timeout: Duration::from_secs(10),
             first_seq: 1,
             commands: VecDeque::new(),
-            submitted: Vec::new(),
+            gathered: Vec::new(),
+            gathered_since: Time(0),
             expired_below: 1,
             first_read: 1,
             reads: VecDeque::new(),
@@ -45,18 +53,29 @@ impl Waiters {
 
     /// A command came.
     pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
+        if self.gathered.is_empty() {
+            self.gathered_since = now.at;
+        }
         self.commands.push_back((Some(ticket), now.at.plus(self.timeout)));
-        self.submitted.push(payload);
+        self.gathered.push(payload);
     }
 
-    /// The commands that came since the last call, and the number of the first.
-    pub fn take_submitted(&mut self) -> Option<(u64, Vec<Bytes>)> {
-        if self.submitted.is_empty() {
+    /// The commands that came since the last call, and the number of the first, when it is time to send them on: at once when nothing of
+    /// this node is on its way, and else when they are half as many as what is, or have waited for [`GATHER_MAX`]. Every batch costs each node a
+    /// sync and a few wake-ups, however small it is; a lonely command never waits.
+    pub fn take_submitted(&mut self, now: Now) -> Option<(u64, Vec<Bytes>)> {
+        let on_the_way = self.commands.len() - self.gathered.len();
+        let is_worth_it = 2 * self.gathered.len() >= on_the_way;
+        if self.gathered.is_empty() || !(is_worth_it || self.gathered_until() <= now.at) {
             return None;
         }
-        let payloads = std::mem::take(&mut self.submitted);
-        let first = self.first_seq + (self.commands.len() - payloads.len()) as u64;
-        Some((first, payloads))
+        let payloads = std::mem::take(&mut self.gathered);
+        Some((self.first_seq + on_the_way as u64, payloads))
+    }
+
+    fn gathered_until(&self) -> Time {
+        // Never longer than a request may wait at all: who is given up must have left.
+        self.gathered_since.plus(GATHER_MAX.min(self.timeout))
     }
 
     /// A reader came; the result names it.
@@ -139,7 +158,8 @@ impl Waiters {
         let skip = usize::try_from(self.expired_below.saturating_sub(self.first_seq)).unwrap_or(0);
         let command = self.commands.get(skip).map(|(_, until)| *until);
         let read = self.reads.front().map(|(_, until)| *until);
-        [command, read].into_iter().flatten().min()
+        let gathered = (!self.gathered.is_empty()).then(|| self.gathered_until());
+        [command, read, gathered].into_iter().flatten().min()
     }
 
     /// The numbers below `seq` that somebody waits for.
@@ -183,19 +203,49 @@ mod tests {
         let mut waiters = Waiters::default();
         waiters.submit(Bytes::from_static(b"a"), ticket(0), at(0));
         waiters.submit(Bytes::from_static(b"b"), ticket(1), at(0));
-        assert_eq!(waiters.take_submitted().map(|(first, payloads)| (first, payloads.len())), Some((1, 2)));
-        assert_eq!(waiters.take_submitted(), None);
+        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((1, 2)));
+        assert_eq!(waiters.take_submitted(at(0)), None);
         assert_eq!(waiters.executed(2), Some(ticket(1)));
         assert_eq!(waiters.executed(2), None);
         assert_eq!(waiters.executed(1), Some(ticket(0)));
         waiters.submit(Bytes::from_static(b"c"), ticket(2), at(0));
-        assert_eq!(waiters.take_submitted().map(|(first, _)| first), Some(3));
+        assert_eq!(waiters.take_submitted(at(0)).map(|(first, _)| first), Some(3));
+    }
+
+    #[test]
+    fn what_comes_while_much_is_on_its_way_is_gathered_but_not_for_long() {
+        let just_before = Now { at: Time(1_999), wall_ms: 0 };
+        let in_time = Now { at: Time(2_000), wall_ms: 0 };
+        let mut waiters = Waiters::default();
+        for place in 0..8 {
+            waiters.submit(Bytes::from_static(b"a"), ticket(place), at(0));
+        }
+        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((1, 8)));
+        for place in 8..11 {
+            waiters.submit(Bytes::from_static(b"b"), ticket(place), at(0));
+            assert_eq!(waiters.take_submitted(just_before), None, "{place}: fewer than half of 8");
+        }
+        assert_eq!(waiters.deadline(), Some(Time(2_000)));
+        assert_eq!(waiters.take_submitted(in_time).map(|(first, payloads)| (first, payloads.len())), Some((9, 3)));
+        // Half of what is on its way, and everything when nothing is.
+        for place in 11..17 {
+            assert_eq!(waiters.take_submitted(at(0)), None);
+            waiters.submit(Bytes::from_static(b"c"), ticket(place), at(0));
+        }
+        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((12, 6)));
+        waiters.submit(Bytes::from_static(b"d"), ticket(17), at(0));
+        assert_eq!(waiters.take_submitted(at(0)), None);
+        for seq in 1..18 {
+            assert!(waiters.executed(seq).is_some());
+        }
+        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((18, 1)));
     }
 
     #[test]
     fn what_waits_too_long_is_given_up_once_and_never_in_silence() {
         let (mut waiters, mut answers) = (Waiters::default(), Vec::new());
         waiters.submit(Bytes::from_static(b"a"), ticket(0), at(0));
+        assert!(waiters.take_submitted(at(0)).is_some());
         let read = waiters.read(ticket(1), at(1));
         assert_eq!(waiters.deadline(), Some(Time(10_000_000)));
         assert_eq!(waiters.expire(at(10), &mut answers), [Message::Abandon { seq: 1 }]);
