@@ -203,7 +203,10 @@ mod tests {
         let mut waiters = Waiters::default();
         waiters.submit(Bytes::from_static(b"a"), ticket(0), at(0));
         waiters.submit(Bytes::from_static(b"b"), ticket(1), at(0));
-        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((1, 2)));
+        assert_eq!(
+            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
+            Some((1, 2))
+        );
         assert_eq!(waiters.take_submitted(at(0)), None);
         assert_eq!(waiters.executed(2), Some(ticket(1)));
         assert_eq!(waiters.executed(2), None);
@@ -220,25 +223,37 @@ mod tests {
         for place in 0..8 {
             waiters.submit(Bytes::from_static(b"a"), ticket(place), at(0));
         }
-        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((1, 8)));
+        assert_eq!(
+            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
+            Some((1, 8))
+        );
         for place in 8..11 {
             waiters.submit(Bytes::from_static(b"b"), ticket(place), at(0));
             assert_eq!(waiters.take_submitted(just_before), None, "{place}: fewer than half of 8");
         }
         assert_eq!(waiters.deadline(), Some(Time(2_000)));
-        assert_eq!(waiters.take_submitted(in_time).map(|(first, payloads)| (first, payloads.len())), Some((9, 3)));
+        assert_eq!(
+            waiters.take_submitted(in_time).map(|(first, payloads)| (first, payloads.len())),
+            Some((9, 3))
+        );
         // Half of what is on its way, and everything when nothing is.
         for place in 11..17 {
             assert_eq!(waiters.take_submitted(at(0)), None);
             waiters.submit(Bytes::from_static(b"c"), ticket(place), at(0));
         }
-        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((12, 6)));
+        assert_eq!(
+            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
+            Some((12, 6))
+        );
         waiters.submit(Bytes::from_static(b"d"), ticket(17), at(0));
         assert_eq!(waiters.take_submitted(at(0)), None);
         for seq in 1..18 {
             assert!(waiters.executed(seq).is_some());
         }
-        assert_eq!(waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())), Some((18, 1)));
+        assert_eq!(
+            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
+            Some((18, 1))
+        );
     }
 
     #[test]
