@@ -15,7 +15,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-use storage::machine::View as MachineView;
+use storage::machine::{Interest, View as MachineView};
 use storage::reply::Reply;
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -339,6 +339,8 @@ impl Engine for Waiting {
             }
         });
     }
+
+    fn listen(&self, _: Interest) {} // nothing happens to keys here
 
     fn facts(&self) -> Facts {
         Facts { role: "empty", address: self.settings.client_address(), ..Facts::default() }

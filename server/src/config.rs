@@ -2,6 +2,7 @@
 
 use crate::face::Face;
 use storage::commands::glob_matches;
+use storage::machine::Notify;
 
 /// What can be changed while the node runs. It is this node's, and lasts until it stops.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Tunable {
     pub stale_ms_max: u64,
     /// From how many milliseconds on LATENCY takes a sample; 0: never.
     pub latency_ms: u64,
+    /// Which keyspace notifications this node's clients get.
+    pub notify: Notify,
 }
 
 /// A parameter of CONFIG.
@@ -163,6 +166,15 @@ fn parameters() -> Vec<Parameter> {
                 Ok(())
             },
         ),
+        tunable(
+            "notify-keyspace-events",
+            |face| face.tunable.borrow().notify.to_string(),
+            |tunable, text| {
+                let unknown = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
+                tunable.notify = Notify::parse(text).ok_or(unknown)?;
+                Ok(())
+            },
+        ),
         fixed("proto-max-bulk-len", |face| face.settings.limits.bulk_bytes_max.to_string()),
         fixed("client-query-buffer-limit", |face| face.settings.limits.request_bytes_max.to_string()),
         fixed("port", |face| face.engine.facts().address.rsplit(':').next().unwrap_or("0").to_string()),
@@ -211,5 +223,6 @@ pub fn set(face: &Face, pairs: &[&[u8]]) -> Result<(), String> {
         set(&mut changed, value).map_err(failed)?;
     }
     *face.tunable.borrow_mut() = changed;
+    face.listen_to_keys();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::time::Duration;
-use storage::machine::View;
+use storage::machine::{Interest, View};
 use storage::reply::Reply;
 
 /// Names a place in one connection's sequence of replies.
@@ -79,6 +79,9 @@ pub trait Engine {
 
     /// Runs an administrative command (`WARLOCK …`); the answer comes when it is done.
     fn admin(&self, words: Vec<Bytes>, ticket: Ticket);
+
+    /// Chooses what is told of what happens to keys, from now on.
+    fn listen(&self, interest: Interest);
 
     /// What is known now.
     fn facts(&self) -> Facts;

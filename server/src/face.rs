@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use storage::machine::{Class, Interest, Notify};
 use storage::reply::Reply;
 use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub output_bytes_max: usize,
     /// Whether clients from other machines are refused while there is no password.
     pub is_protected: bool,
+    /// Which keyspace notifications this node's clients get.
+    pub notify: Notify,
 }
 
 impl Default for Settings {
@@ -41,6 +44,7 @@ impl Default for Settings {
             password: None,
             output_bytes_max: 64 << 20,
             is_protected: true,
+            notify: Notify::default(),
         }
     }
 }
@@ -93,8 +97,9 @@ impl Face {
             slow_max: 128,
             stale_ms_max: 1_000,
             latency_ms: 0,
+            notify: settings.notify,
         };
-        Rc::new(Face {
+        let face = Rc::new(Face {
             engine,
             settings,
             tunable: RefCell::new(tunable),
@@ -104,7 +109,9 @@ impl Face {
             pause: Cell::new(None),
             subscriptions: RefCell::default(),
             monitors: RefCell::default(),
-        })
+        });
+        face.listen_to_keys();
+        face
     }
 
     /// Takes connections until the task is dropped.
@@ -196,6 +203,22 @@ impl Face {
     #[must_use]
     pub fn all(&self) -> Vec<Rc<Connection>> {
         self.connections.borrow().values().cloned().collect()
+    }
+
+    /// Tells the node what its clients want to know of what happens to keys.
+    pub fn listen_to_keys(&self) {
+        let notify = self.tunable.borrow().notify;
+        self.engine.listen(Interest { notify, changes: false });
+    }
+
+    /// Keys were looked for in vain by a client of this node.
+    pub fn missed(&self, misses: &[(u8, Bytes)]) {
+        let notify = self.tunable.borrow().notify;
+        for (db, key) in misses {
+            for (channel, message) in notify.messages(Class::Miss, "keymiss", *db, key) {
+                self.publish(&channel, &message);
+            }
+        }
     }
 
     /// A message for those who listen.

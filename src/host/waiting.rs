@@ -76,6 +76,7 @@ impl<B: Backend> Core<B> {
                 Event::Served { .. } | Event::Undo { .. } => {}
                 Event::Published { channel, message } => self.todo.published.push((channel, message)),
                 Event::Lock(lock) => self.todo.locks.push(lock),
+                Event::Changed { .. } | Event::Flushed => {}
             }
         }
     }

@@ -43,7 +43,7 @@ use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use storage::journal;
-use storage::machine::View;
+use storage::machine::{Interest, View};
 use storage::reply::Reply;
 use storage::snapshot::SnapshotError;
 use tokio::sync::{Notify, oneshot};
@@ -296,6 +296,10 @@ impl Engine for Running {
 
     fn admin(&self, words: Vec<Bytes>, ticket: Ticket) {
         self.start_admin(words, ticket);
+    }
+
+    fn listen(&self, interest: Interest) {
+        self.core.borrow_mut().backend.machine.listen(interest);
     }
 
     fn facts(&self) -> Facts {

@@ -151,7 +151,9 @@ impl Running {
             Ok(loaded) => {
                 info!(slot, "snapshot installed");
                 let stamp_ms = loaded.ledger.cluster_ms();
-                core.installed(slot, loaded.ledger, MachineBackend::new(loaded.machine), clock::now())?;
+                let mut backend = MachineBackend::new(loaded.machine);
+                backend.machine.listen(core.backend.machine.interest());
+                core.installed(slot, loaded.ledger, backend, clock::now())?;
                 let executed_below = core.ledger.executed_below(core.node.origin());
                 Message::Installed { slot, stamp_ms, executed_below, view: Some(loaded.view) }
             }

@@ -14,6 +14,7 @@ pub use values::{is_any_host, time};
 use crate::identity::Contact;
 use std::path::PathBuf;
 use std::time::Duration;
+use storage::machine::Notify;
 
 /// How hard a node remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Settings {
     pub query_bytes_max: usize,
     /// Bytes of replies that wait for one client.
     pub output_bytes_max: usize,
+    /// Which keyspace notifications clients get.
+    pub notify: Notify,
     /// Which lines the log has.
     pub log: String,
     /// How they look.
@@ -134,6 +137,7 @@ impl Settings {
             bulk_bytes_max: 0,
             query_bytes_max: 0,
             output_bytes_max: 0,
+            notify: Notify::default(),
             log: String::new(),
             log_format: LogFormat::Text,
         }
@@ -242,6 +246,7 @@ impl Settings {
             password: self.requirepass.clone(),
             output_bytes_max: self.output_bytes_max,
             is_protected: self.is_protected,
+            notify: self.notify,
             ..defaults
         }
     }

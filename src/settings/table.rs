@@ -4,6 +4,7 @@ use super::values::{address, dialable, optional, secret, size, size_between, swi
 use super::{Durability, LogFormat, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
+use storage::machine::Notify;
 
 /// A request travels through the log as one record, and a record must fit into a segment of the journal (64 MiB) with room to spare.
 const QUERY_BYTES_MOST: u64 = 48 << 20;
@@ -245,6 +246,20 @@ pub const TABLE: &[Setting] = &[
         about: "Replies that wait for one slow client, at most; a client behind it is not read from.",
         set: |settings, text| {
             size_between(text, 1_024, 1 << 40).map(|bytes| settings.output_bytes_max = bytes)
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "notify-keyspace-events",
+        value: "LETTERS",
+        about: "What this node's clients are told of what happens to keys (K or E, and any of Ag$lshzxetdmn), as in redis.conf. Give every node the same. \
+                Not set: nothing.",
+        set: |settings, text| match Notify::parse(text) {
+            Some(notify) => {
+                settings.notify = notify;
+                Ok(())
+            }
+            None => Err("give letters of KEAg$lshzxetdmn, such as KEA or Ex".into()),
         },
         ..Setting::BASE
     },

@@ -10,6 +10,7 @@ mod compare;
 mod generate;
 mod random;
 mod sides;
+mod told;
 mod wire;
 
 use compare::{Comparison, Verdict};

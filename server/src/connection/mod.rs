@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use storage::commands::{CommandSpec, Handler, lookup};
-use storage::machine::{encode_command, encode_command_of};
+use storage::machine::{View, encode_command, encode_command_of};
 use storage::reply::Reply;
 use tokio::sync::Notify;
 
@@ -230,7 +230,7 @@ impl Connection {
             (Answer::Reply(reply), _) => reply,
             (Answer::ReadNow, Place::Read(read)) => {
                 let mut finding = Finding::Reply(Reply::Null);
-                self.face.engine.read(&mut |view| finding = read.run(view));
+                self.face.engine.read(&mut |view| finding = self.look_at(view, &read));
                 self.found(finding, &mut state)
             }
             (Answer::ReadNow, _) => Reply::error("ERR a write was answered as a read"),
@@ -479,7 +479,7 @@ impl Connection {
         }
         if !state.places.has_reads() {
             let mut finding = None;
-            self.face.engine.read_now(&mut |view| finding = Some(read.run(view)));
+            self.face.engine.read_now(&mut |view| finding = Some(self.look_at(view, &read)));
             if let Some(finding) = finding {
                 let reply = self.found(finding, state);
                 self.count(&call, &reply, state);
@@ -496,7 +496,7 @@ impl Connection {
         let age = self.face.engine.age();
         let reply = if age.is_some_and(|age| age <= age_max) {
             let mut finding = Finding::Reply(Reply::Null);
-            self.face.engine.read(&mut |view| finding = read.run(view));
+            self.face.engine.read(&mut |view| finding = self.look_at(view, read));
             self.found(finding, state)
         } else {
             let age = age.map_or("of unknown age".to_string(), |age| format!("{} ms old", age.as_millis()));
@@ -508,6 +508,12 @@ impl Connection {
         };
         self.count(call, &reply, state);
         state.done(reply);
+    }
+
+    fn look_at(&self, view: &View<'_>, read: &Read) -> Finding {
+        let finding = read.run(view);
+        self.face.missed(&view.take_misses());
+        finding
     }
 
     fn found(&self, finding: Finding, state: &mut State) -> Reply {

@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
-use storage::machine::{Event, Machine, Stamp, View};
+use storage::machine::{Event, Interest, Machine, Stamp, View};
 use storage::reply::Reply;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -89,6 +89,10 @@ impl Engine for Lone {
 
     fn admin(&self, _: Vec<Bytes>, ticket: Ticket) {
         self.face.get().unwrap().answer(ticket, Answer::Reply(Reply::Ok));
+    }
+
+    fn listen(&self, interest: Interest) {
+        self.machine.borrow_mut().listen(interest);
     }
 
     fn facts(&self) -> Facts {

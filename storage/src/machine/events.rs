@@ -49,6 +49,15 @@ pub enum Event {
         /// The message.
         message: Bytes,
     },
+    /// A key was written or removed. Told only if the node asks for it.
+    Changed {
+        /// Whose command did it.
+        caller: Caller,
+        /// The key, of whatever database.
+        key: Bytes,
+    },
+    /// Every key of a database may have changed. Told only if the node asks for it.
+    Flushed,
     /// Somebody got a lock, or has it no longer.
     Lock(LockEvent),
 }

@@ -9,6 +9,7 @@
 
 use super::layout::{self, Garbage, Header, Kind};
 use super::meta::{DATABASES, Database};
+use super::notify::Class;
 use super::txn::Txn;
 use crate::row::RowValue;
 use crate::varint;
@@ -92,6 +93,7 @@ impl Txn<'_> {
         let is_expired = place.old.is_some_and(|old| old.is_expired(self.stamp.at_ms));
         if is_expired {
             self.remove(place);
+            self.notify(Class::Expired, "expired", place);
             place.old = None;
         }
         is_expired
@@ -130,7 +132,10 @@ impl Txn<'_> {
         self.move_deadline(place, generation, deadline_ms);
         self.move_binding(place, session);
         self.put_row(layout::key_row(generation, place.hash, place.key).to_owned(), value);
-        self.touch(place.db, place.key);
+        self.changed(place);
+        if place.old.is_none() {
+            self.notify(Class::New, "new", place);
+        }
     }
 
     /// Writes a string anew: whatever was there, it belongs to no session.
@@ -141,7 +146,9 @@ impl Txn<'_> {
     /// Gives a key another deadline, or none. A deadline that is over removes the key.
     pub fn set_deadline(&mut self, place: &Place<'_>, deadline_ms: Option<u64>) {
         if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.stamp.at_ms) {
-            self.remove(place);
+            if self.remove(place) {
+                self.notify(Class::Generic, "del", place);
+            }
             return;
         }
         if place.old.is_some_and(|old| old.kind == Kind::Lock) {
@@ -152,6 +159,8 @@ impl Txn<'_> {
         let row = self.row(layout::key_row(generation, place.hash, place.key)).map(Cow::into_owned);
         if let (Some(row), Some(old)) = (row, place.old) {
             self.put(place, old.kind, deadline_ms, &[&row[old.body_at..]]);
+            let event = if deadline_ms.is_some() { "expire" } else { "persist" };
+            self.notify(Class::Generic, event, place);
         }
     }
 
@@ -178,7 +187,7 @@ impl Txn<'_> {
         self.move_binding(place, 0);
         self.remove_row(layout::key_row(generation, place.hash, place.key).to_owned());
         self.remember_deletion(generation, place.hash);
-        self.touch(place.db, place.key);
+        self.changed(place);
         true
     }
 
@@ -221,7 +230,7 @@ impl Txn<'_> {
         if old.keys > 0 {
             self.leave(Garbage::Generation(old.generation));
         }
-        self.touch_database(db);
+        self.database_changed(db);
     }
 
     /// Exchanges two databases.
@@ -230,8 +239,8 @@ impl Txn<'_> {
         self.meta_mut().databases.swap(usize::from(a) % DATABASES, usize::from(b) % DATABASES);
         self.database(a).changed_at = slot;
         self.database(b).changed_at = slot;
-        self.touch_database(a);
-        self.touch_database(b);
+        self.database_changed(a);
+        self.database_changed(b);
     }
 
     /// The id under which the members of a new value are.
@@ -247,7 +256,8 @@ impl Txn<'_> {
             return self.refuse_lock();
         }
         let Some(object) = from.header.object else {
-            return self.put_bound(to, from.header.kind, from.header.deadline_ms, 0, &[from.body()]);
+            self.put_bound(to, from.header.kind, from.header.deadline_ms, 0, &[from.body()]);
+            return self.notify_replaced(to);
         };
         let new = self.next_object();
         for (row, value) in self.rows(&layout::members(object), usize::MAX) {
@@ -255,6 +265,14 @@ impl Txn<'_> {
         }
         let rest = from.body().get(new.to_be_bytes().len()..).unwrap_or_default();
         self.put_bound(to, from.header.kind, from.header.deadline_ms, 0, &[&new.to_be_bytes(), rest]);
+        self.notify_replaced(to);
+    }
+
+    /// To Redis a key over which another one was put whole is a new one.
+    fn notify_replaced(&mut self, place: &Place<'_>) {
+        if place.old.is_some() {
+            self.notify(Class::New, "new", place);
+        }
     }
 
     /// Moves a key, members and deadline included, over whatever is at `to`.
@@ -265,5 +283,6 @@ impl Txn<'_> {
         self.detach(from);
         let Header { kind, deadline_ms, session, .. } = found.header;
         self.put_bound(to, kind, deadline_ms, session, &[found.body()]);
+        self.notify_replaced(to);
     }
 }

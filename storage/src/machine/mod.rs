@@ -20,6 +20,7 @@ mod keyspace;
 pub(crate) mod layout;
 pub mod locks;
 mod meta;
+mod notify;
 mod overlay;
 mod payload;
 mod sessions;
@@ -34,6 +35,7 @@ pub use events::{Caller, Event};
 pub use keyspace::{Found, Place};
 pub use layout::{Header, Kind};
 pub use meta::{DATABASES, Database, Meta};
+pub use notify::{Class, Interest, Notify};
 pub(crate) use payload::decode_command;
 pub use payload::{encode_command, encode_command_of};
 pub(crate) use sessions::Session;
@@ -75,6 +77,8 @@ pub struct Machine<S: Store = MemoryStore> {
     spare: Batch,
     /// Where the next view's random answers begin. Not part of the replicated state.
     seed: Cell<u64>,
+    /// What events are told. Not part of the replicated state either.
+    interest: Interest,
 }
 
 /// A machine's rows at a slot boundary, for another thread.
@@ -107,6 +111,7 @@ impl<S: Store> Machine<S> {
             events: Vec::new(),
             spare: Batch::new(),
             seed: Cell::new(0),
+            interest: Interest::default(),
         }
     }
 
@@ -133,16 +138,22 @@ impl<S: Store> Machine<S> {
             return Reply::error("ERR malformed log entry");
         };
         let mut txn = Txn::new(self.store.as_rows(), &self.meta, stamp, std::mem::take(&mut self.spare));
+        txn.interest = self.interest;
         txn.set_caller(caller, command.client(), payload);
         let reply = txn.execute(command.db, command.args());
         let is_error = reply.is_error();
-        if !is_error {
+        if is_error {
+            txn.tell_only_misses();
+        } else {
             txn.serve(&reply);
         }
         match txn.finish() {
             Err(error) => self.failed = Some(error),
             // A failed command has no effect, whatever it did before it found out.
-            Ok((batch, ..)) if is_error => self.spare = batch,
+            Ok((batch, _, events)) if is_error => {
+                self.events.extend(events);
+                self.spare = batch;
+            }
             Ok((mut batch, meta, events)) => {
                 self.events.extend(events);
                 if let Some(meta) = meta {
@@ -183,6 +194,17 @@ impl<S: Store> Machine<S> {
         std::mem::take(&mut self.events)
     }
 
+    /// Chooses what is told of what happens to keys, from the next command on.
+    pub fn listen(&mut self, interest: Interest) {
+        self.interest = interest;
+    }
+
+    /// What is told of what happens to keys.
+    #[must_use]
+    pub fn interest(&self) -> Interest {
+        self.interest
+    }
+
     /// Makes the state that of a later slot, and the next token a higher one: whoever remembers slots or tokens of another line of this machine's
     /// history (a cluster that went on after a backup) never meets one of them again here.
     ///
@@ -203,7 +225,8 @@ impl<S: Store> Machine<S> {
         self.assert_boundary();
         let seed = self.seed.get().wrapping_add(1);
         self.seed.set(seed);
-        View::new(self.store.as_rows(), &self.meta, now_ms, seed ^ now_ms << 32)
+        let view = View::new(self.store.as_rows(), &self.meta, now_ms, seed ^ now_ms << 32);
+        view.noting_misses(self.interest.notify.wants(Class::Miss))
     }
 
     /// The state at the last finished slot, to be read anywhere, for as long as one likes.
@@ -299,7 +322,7 @@ impl Txn<'_> {
                 let stamp = self.stamp;
                 handler(self, &stamp, &args)
             }
-            Handler::Read(handler) => self.look(|view| handler(view, &args)),
+            Handler::Read(handler) => self.look_and_tell(|view| handler(view, &args)),
         }
     }
 }

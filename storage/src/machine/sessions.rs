@@ -9,6 +9,7 @@
 use super::keyspace::Place;
 use super::layout::{self, BOUND, Kind, SESSIONS};
 use super::locks::End;
+use super::notify::Class;
 use super::txn::Txn;
 use super::waits::Timer;
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
@@ -89,6 +90,9 @@ impl Txn<'_> {
             Some(old) if old.kind == Kind::Lock => self.end_holds_of(id, db, key, is_expired),
             Some(old) if old.session == id => {
                 self.remove(&place);
+                let (class, event) =
+                    if is_expired { (Class::Expired, "expired") } else { (Class::Generic, "del") };
+                self.notify(class, event, &place);
             }
             _ => {}
         }

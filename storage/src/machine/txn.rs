@@ -9,6 +9,7 @@
 use super::Stamp;
 use super::events::Event;
 use super::meta::Meta;
+use super::notify::{Class, Interest};
 use super::overlay::Overlay;
 use super::view::View;
 use super::waits::Run;
@@ -27,6 +28,8 @@ pub struct Txn<'m> {
     meta: Cow<'m, Meta>,
     pub(crate) stamp: Stamp,
     poison: OnceCell<StoreError>,
+    /// What is told of what happens to keys.
+    pub(super) interest: Interest,
     /// Whose command it is; who waits.
     pub(super) run: Run<'m>,
 }
@@ -40,6 +43,7 @@ impl<'m> Txn<'m> {
             meta: Cow::Borrowed(meta),
             stamp: *stamp,
             poison: OnceCell::new(),
+            interest: Interest::default(),
             run: Run::default(),
         }
     }
@@ -71,7 +75,9 @@ impl<'m> Txn<'m> {
 
     /// The transaction's state, for reading commands.
     pub(crate) fn view(&self) -> View<'_> {
-        View::new(self, &self.meta, self.stamp.at_ms, self.stamp.slot ^ u64::from(self.stamp.index) << 48)
+        let seed = self.stamp.slot ^ u64::from(self.stamp.index) << 48;
+        View::new(self, &self.meta, self.stamp.at_ms, seed)
+            .noting_misses(self.interest.notify.wants(Class::Miss))
     }
 
     /// Looks at the transaction's state as a reading command does.
@@ -84,15 +90,34 @@ impl<'m> Txn<'m> {
         seen
     }
 
+    /// The same, and tells of the keys that were looked for in vain, if somebody wants to know.
+    pub(crate) fn look_and_tell<T>(&mut self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        if !self.interest.notify.wants(Class::Miss) {
+            return self.look(look);
+        }
+        let mut misses = Vec::new();
+        let seen = self.look(|view| {
+            let seen = look(view);
+            misses = view.take_misses();
+            seen
+        });
+        misses.iter().for_each(|(db, key)| self.notify_missed(*db, key));
+        seen
+    }
+
     /// Does `work` as a transaction inside this one: an error as its reply undoes what it changed, and nothing else.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Txn<'_>) -> Reply) -> Reply {
         let mut inner = Txn::new(&*self, &self.meta, &self.stamp, Batch::new());
+        inner.interest = self.interest;
         inner.run = self.run.inside();
         let reply = work(&mut inner);
         let left = inner.run.leave();
+        if reply.is_error() {
+            inner.tell_only_misses();
+        }
         match inner.finish() {
             Err(error) => self.poison(error),
-            Ok(_) if reply.is_error() => {}
+            Ok((.., events)) if reply.is_error() => self.run.events.extend(events),
             Ok((batch, meta, events)) => {
                 self.run.take_over(left, events);
                 if let Some(meta) = meta {

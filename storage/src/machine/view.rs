@@ -5,8 +5,9 @@ use super::layout::{self, Header};
 use super::meta::{DATABASES, Meta};
 use crate::row::{RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError, Visit};
+use bytes::Bytes;
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 
 /// What is called for each key: its hash, its name, what its row says. Breaking ends it.
@@ -20,12 +21,22 @@ pub struct View<'v> {
     clock_ms: u64,
     seed: Cell<u64>,
     poison: OnceCell<StoreError>,
+    /// Keys that were looked for in vain, if they are noted.
+    misses: Option<RefCell<Vec<(u8, Bytes)>>>,
 }
 
 impl<'v> View<'v> {
     /// A view of `rows` at `now_ms`. `seed` is where "random" answers begin.
     pub(crate) fn new(rows: &'v dyn Rows, meta: &'v Meta, now_ms: u64, seed: u64) -> View<'v> {
-        View { rows, meta, now_ms, clock_ms: now_ms, seed: Cell::new(seed), poison: OnceCell::new() }
+        View {
+            rows,
+            meta,
+            now_ms,
+            clock_ms: now_ms,
+            seed: Cell::new(seed),
+            poison: OnceCell::new(),
+            misses: None,
+        }
     }
 
     /// Cluster time in milliseconds.
@@ -39,6 +50,17 @@ impl<'v> View<'v> {
     #[must_use]
     pub fn with_clock(self, clock_ms: u64) -> View<'v> {
         View { clock_ms: clock_ms.max(self.now_ms), ..self }
+    }
+
+    /// Whether keys that are looked for in vain are noted.
+    pub(crate) fn noting_misses(self, notes: bool) -> View<'v> {
+        View { misses: notes.then(RefCell::default), ..self }
+    }
+
+    /// Keys that were looked for in vain, in order.
+    #[must_use]
+    pub fn take_misses(&self) -> Vec<(u8, Bytes)> {
+        self.misses.as_ref().map(RefCell::take).unwrap_or_default()
     }
 
     /// See [`View::with_clock`]; cluster time if nobody said more.
@@ -70,6 +92,17 @@ impl<'v> View<'v> {
     /// A key, if it exists and its time is not over.
     #[must_use]
     pub fn find(&self, db: u8, key: &[u8]) -> Option<Found<'v>> {
+        let found = self.find_quietly(db, key);
+        if found.is_none()
+            && let Some(misses) = &self.misses
+        {
+            misses.borrow_mut().push((db, Bytes::copy_from_slice(key)));
+        }
+        found
+    }
+
+    /// The same for commands that tell about a key without using it: a key that is not there is no miss.
+    pub(crate) fn find_quietly(&self, db: u8, key: &[u8]) -> Option<Found<'v>> {
         let row = layout::key_row(self.generation(db), layout::key_hash(key), key);
         let found = Found::parse(self.or_poison(self.rows.get(row))??)?;
         if found.header.is_expired(self.now_ms) { None } else { Some(found) }
@@ -89,7 +122,7 @@ impl<'v> View<'v> {
     #[must_use]
     pub fn version(&self, db: u8, key: &[u8]) -> u64 {
         let changed_at = self.meta.databases[usize::from(db) % DATABASES].changed_at;
-        match self.find(db, key) {
+        match self.find_quietly(db, key) {
             // The lowest bit tells a key that is there from one that is not.
             Some(found) => found.header.version.max(changed_at) << 1 | 1,
             None => self.deleted_version(self.generation(db), layout::key_hash(key)).max(changed_at) << 1,

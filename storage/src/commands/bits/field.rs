@@ -5,7 +5,7 @@ use crate::commands::args::is;
 use crate::commands::number::{integer, parse_integer};
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, errors, reply, typed};
-use crate::machine::{Kind, Txn, View};
+use crate::machine::{Class, Kind, Txn, View};
 use crate::reply::Reply;
 
 const FIELD: CommandSpec =
@@ -166,7 +166,7 @@ fn change(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let operations = parse(args)?;
     let writes = operations.iter().filter(|operation| !matches!(operation.action, Action::Get));
     let Some(last) = writes.map(|write| write.offset + u64::from(write.width.bits) - 1).max() else {
-        return txn.look(|view| look(view, args));
+        return txn.look_and_tell(|view| look(view, args));
     };
     let (place, found) = typed::write(txn, args.db, args[0], Kind::String)?;
     let mut bytes = grown(found.as_ref(), last);
@@ -200,6 +200,7 @@ fn change(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     // Redis makes the string longer even if nothing fits into it.
     if found.is_none_or(|found| found.body() != bytes) {
         txn.put_string(&place, place.deadline_ms(), &bytes);
+        txn.notify(Class::String, "setbit", &place);
     }
     Ok(Reply::Array(replies))
 }

@@ -5,7 +5,7 @@ use crate::commands::args::is;
 use crate::commands::number::parse_integer;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, errors, reply, typed};
-use crate::machine::{Kind, Txn, View};
+use crate::machine::{Class, Kind, Txn, View};
 use crate::reply::Reply;
 
 const BITS: CommandSpec =
@@ -60,6 +60,7 @@ fn set(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     if was_on != on || found.is_none_or(|found| found.body().len() != bytes.len()) {
         set_bit(&mut bytes, offset, on);
         txn.put_string(&place, place.deadline_ms(), &bytes);
+        txn.notify(Class::String, "setbit", &place);
     }
     Ok(Reply::flag(was_on))
 }
@@ -78,7 +79,8 @@ fn combine(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     }
     let mut sources = Vec::new();
     for key in args.from(2) {
-        let (_, found) = typed::write(txn, args.db, key, Kind::String)?;
+        let (place, found) = typed::write(txn, args.db, key, Kind::String)?;
+        txn.notify_miss(&place);
         sources.push(found.map_or(Vec::new(), |found| found.body().to_vec()));
     }
     let length = sources.iter().map(Vec::len).max().unwrap_or(0);
@@ -94,9 +96,12 @@ fn combine(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     }
     let place = txn.place(args.db, args[1]);
     if result.is_empty() {
-        txn.remove(&place);
+        if txn.remove(&place) {
+            txn.notify(Class::Generic, "del", &place);
+        }
     } else {
         txn.put_string(&place, None, &result);
+        txn.notify(Class::String, "set", &place);
     }
     Ok(Reply::count(result.len()))
 }

@@ -71,7 +71,7 @@ fn set(txn: &mut Txn<'_>, args: &Args<'_>, command: &str) -> Result<usize, Reply
     };
     let mut hash = Changing::find_or_new(txn, args.db, args[0])?;
     let new = pairs.iter().filter(|[field, value]| hash.set(txn, field, value)).count();
-    hash.save(txn);
+    hash.save(txn, "hset");
     Ok(new)
 }
 
@@ -81,7 +81,7 @@ fn setnx(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         return Ok(Reply::Integer(0));
     }
     hash.set(txn, args[1], args[2]);
-    hash.save(txn);
+    hash.save(txn, "hset");
     Ok(Reply::Integer(1))
 }
 
@@ -89,7 +89,7 @@ fn del(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let Some(mut hash) = Changing::find(txn, args.db, args[0])? else { return Ok(Reply::Integer(0)) };
     let removed = args.from(1).filter(|field| hash.remove(txn, field)).count();
     if removed > 0 {
-        hash.save(txn);
+        hash.save(txn, "hdel");
     }
     Ok(Reply::count(removed))
 }
@@ -103,7 +103,7 @@ fn add(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     };
     let new = old.checked_add(by).ok_or(errors::OVERFLOW)?;
     hash.set(txn, args[1], new.to_string().as_bytes());
-    hash.save(txn);
+    hash.save(txn, "hincrby");
     Ok(Reply::Integer(new))
 }
 
@@ -118,6 +118,6 @@ fn add_float(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let Parsed::Finite(old) = old else { return Err(errors::NOT_FINITE) };
     let text = old.add(by).ok_or(errors::NOT_FINITE)?.to_text();
     hash.set(txn, args[1], text.as_bytes());
-    hash.save(txn);
+    hash.save(txn, "hincrbyfloat");
     Ok(Reply::Bulk(text.into()))
 }

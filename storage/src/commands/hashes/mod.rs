@@ -8,7 +8,7 @@ pub(super) use fields::COMMANDS;
 pub(super) use looks::COMMANDS as LOOKS;
 
 use super::typed;
-use crate::machine::{Found, Kind, Place, Txn, View, layout};
+use crate::machine::{Class, Found, Kind, Place, Txn, View, layout};
 use crate::reply::Reply;
 use crate::row::RowValue;
 use crate::store::Order;
@@ -104,16 +104,17 @@ impl<'k> Changing<'k> {
         is_there
     }
 
-    /// Writes the key's row. A hash without fields is no hash.
-    fn save(self, txn: &mut Txn<'_>) {
+    /// Writes the key's row, and tells what happened. A hash without fields is no hash.
+    fn save(self, txn: &mut Txn<'_>, event: &'static str) {
         if self.count == 0 {
             // Its rows are gone already, so nothing is left to be reaped.
             txn.detach(&self.place);
-            return;
+            return txn.notify_left(Class::Hash, event, &self.place, true);
         }
         let mut number = [0; varint::BYTES_MAX];
         let length = varint::write(&mut number, self.count);
         let body = [&self.object.to_be_bytes()[..], &number[..length]];
         txn.put(&self.place, Kind::Hash, self.place.deadline_ms(), &body);
+        txn.notify(Class::Hash, event, &self.place);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::commands::Args;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Handler, Keys};
-use crate::machine::{Stamp, Txn, View};
+use crate::machine::{Class, Stamp, Txn, View};
 use crate::reply::Reply;
 
 const KEYS: CommandSpec = CommandSpec {
@@ -48,7 +48,11 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
 fn del(txn: &mut Txn<'_>, _: &Stamp, args: &Args<'_>) -> Reply {
     let remove = |key: &&&[u8]| {
         let place = txn.place(args.db, key);
-        txn.remove(&place)
+        let is_there = txn.remove(&place);
+        if is_there {
+            txn.notify(Class::Generic, "del", &place);
+        }
+        is_there
     };
     Reply::count(args.all().iter().filter(remove).count())
 }

@@ -4,7 +4,7 @@ use crate::commands::args::is;
 use crate::commands::number::database;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Handler, Keys};
 use crate::commands::{Args, errors};
-use crate::machine::{Stamp, Txn};
+use crate::machine::{Class, Stamp, Txn};
 use crate::reply::Reply;
 
 const TWO_KEYS: CommandSpec =
@@ -61,6 +61,8 @@ fn rename(txn: &mut Txn<'_>, args: &Args<'_>, overwrites: bool) -> Option<bool> 
         return Some(false);
     }
     txn.relocate(&from, &found, &to);
+    txn.notify(Class::Generic, "rename_from", &from);
+    txn.notify(Class::Generic, "rename_to", &to);
     Some(true)
 }
 
@@ -80,12 +82,15 @@ fn copy(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     if to_db == args.db && args[0] == args[1] {
         return Err(errors::SAME_OBJECT);
     }
-    let (_, Some(found)) = txn.find(args.db, args[0]) else { return Ok(Reply::Integer(0)) };
+    let (from, found) = txn.find(args.db, args[0]);
+    txn.notify_miss(&from);
+    let Some(found) = found else { return Ok(Reply::Integer(0)) };
     let to = txn.place(to_db, args[1]);
     if to.old.is_some() && !replaces {
         return Ok(Reply::Integer(0));
     }
     txn.copy(&found, &to);
+    txn.notify(Class::Generic, "copy_to", &to);
     Ok(Reply::Integer(1))
 }
 
@@ -100,5 +105,7 @@ fn shift(txn: &mut Txn<'_>, _: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> 
         return Ok(Reply::Integer(0));
     }
     txn.relocate(&from, &found, &to);
+    txn.notify(Class::Generic, "move_from", &from);
+    txn.notify(Class::Generic, "move_to", &to);
     Ok(Reply::Integer(1))
 }

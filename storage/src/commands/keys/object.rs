@@ -84,7 +84,7 @@ fn object(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     if name == "HELP" {
         return Ok(help(OBJECT_HELP));
     }
-    let Some(found) = view.find(args.db, args[1]) else { return Ok(Reply::Null) };
+    let Some(found) = view.find_quietly(args.db, args[1]) else { return Ok(Reply::Null) };
     Ok(match name {
         "ENCODING" => Reply::simple_bulk(encoding(view, &found)),
         "FREQ" => Reply::error(
@@ -150,7 +150,7 @@ fn memory(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         let value = rest.next().filter(|_| is(option, "SAMPLES")).ok_or(errors::SYNTAX)?;
         samples = usize::try_from(integer(value)?).map_err(|_| errors::SYNTAX)?;
     }
-    let Some(found) = view.find(args.db, args[1]) else { return Ok(Reply::Null) };
+    let Some(found) = view.find_quietly(args.db, args[1]) else { return Ok(Reply::Null) };
     let own = ROW_BYTES + args[1].len() + found.body().len();
     let (mut seen, mut bytes) = (0, 0_usize);
     each_member(view, &found, |[name, value]| {

@@ -4,7 +4,7 @@ use crate::commands::args::is;
 use crate::commands::number::integer;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, bulk, errors, hashes, lists, reply, typed};
-use crate::machine::{Kind, Txn, View};
+use crate::machine::{Class, Kind, Txn, View};
 use crate::reply::Reply;
 use crate::row::RowValue;
 use std::cmp::Ordering;
@@ -181,10 +181,15 @@ fn as_reply(values: Vec<Option<RowValue>>) -> Reply {
 
 fn sort(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let options = Options::parse(args, true)?;
-    let values = txn.look(|view| options.sorted(view, args))?;
+    let values = txn.look_and_tell(|view| options.sorted(view, args))?;
     let Some(target) = options.store else { return Ok(as_reply(values)) };
     let count = values.len();
     let place = txn.place(args.db, target);
     lists::store(txn, place, values.into_iter().map(|value| value.unwrap_or(RowValue::EMPTY)).collect());
+    if count > 0 {
+        txn.notify(Class::List, "sortstore", &place);
+    } else if place.old.is_some() {
+        txn.notify(Class::Generic, "del", &place);
+    }
     Ok(Reply::count(count))
 }

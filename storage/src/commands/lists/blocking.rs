@@ -127,7 +127,7 @@ fn pop(txn: &mut Txn<'_>, args: &Args<'_>, end: End) -> Result<Reply, Reply> {
         return Ok(wait(txn, args.db, keys, timeout_ms));
     };
     let values = list.pop(txn, end, 1);
-    list.save(txn);
+    list.save(txn, end.popped());
     undo_pop(txn, args.db, key, end, &values);
     Ok(Reply::Array(vec![Reply::bulk(key), values.first().map_or(Reply::Null, bulk)]))
 }
@@ -140,7 +140,7 @@ fn pop_many(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         return Ok(wait(txn, args.db, wanted.keys, timeout_ms));
     };
     let values = list.pop(txn, wanted.end, wanted.count);
-    list.save(txn);
+    list.save(txn, wanted.end.popped());
     undo_pop(txn, args.db, key, wanted.end, &values);
     Ok(Reply::Array(vec![Reply::bulk(key), array(&values)]))
 }

@@ -5,7 +5,7 @@ use crate::commands::args::is;
 use crate::commands::number::parse_integer;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, bulk, errors, reply, typed};
-use crate::machine::{Kind, Txn};
+use crate::machine::{Class, Kind, Txn};
 use crate::reply::Reply;
 use crate::row::RowValue;
 
@@ -98,7 +98,7 @@ fn push(txn: &mut Txn<'_>, args: &Args<'_>, end: End, creates: bool) -> Result<R
     };
     args.from(1).for_each(|item| list.push(txn, end, RowValue::new(item)));
     let count = list.items.count;
-    list.save(txn);
+    list.save(txn, end.pushed());
     Ok(Reply::Integer(count.cast_signed()))
 }
 
@@ -119,7 +119,7 @@ fn pop(txn: &mut Txn<'_>, args: &Args<'_>, end: End, command: &str) -> Result<Re
         return Ok(Reply::Array(Vec::new()));
     }
     let values = list.pop(txn, end, count.unwrap_or(1));
-    list.save(txn);
+    list.save(txn, end.popped());
     Ok(match (count, &values[..]) {
         (None, [item, ..]) => bulk(item),
         (None, []) => Reply::Null,
@@ -167,7 +167,7 @@ fn pop_many(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     for key in wanted.keys {
         let Some(mut list) = Changing::find(txn, args.db, key)? else { continue };
         let values = list.pop(txn, wanted.end, wanted.count);
-        list.save(txn);
+        list.save(txn, wanted.end.popped());
         return Ok(Reply::Array(vec![Reply::bulk(key), array(&values)]));
     }
     Ok(Reply::NullArray)
@@ -181,12 +181,16 @@ pub(super) fn shift(txn: &mut Txn<'_>, args: &Args<'_>, from: End, to: End) -> R
     let moved = bulk(&item);
     if args[0] == args[1] {
         source.push(txn, to, item);
-        source.save(txn);
+        let (place, _) = source.save_quietly(txn);
+        txn.notify(Class::List, to.pushed(), &place);
+        txn.notify(Class::List, from.popped(), &place);
     } else {
-        source.save(txn);
+        let (place, is_gone) = source.save_quietly(txn);
         let mut target = Changing::find_or_new(txn, args.db, args[1])?;
         target.push(txn, to, item);
-        target.save(txn);
+        // Told in the order of Redis, which pushes first.
+        target.save(txn, to.pushed());
+        txn.notify_left(Class::List, from.popped(), &place, is_gone);
     }
     Ok(moved)
 }

@@ -49,7 +49,7 @@ fn set(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let list = Changing::find(txn, args.db, args[0])?.ok_or(errors::NO_SUCH_KEY)?;
     let index = list.items.index(integer(args[1])?).ok_or(errors::INDEX)?;
     list.put(txn, index, RowValue::new(args[2]));
-    list.save(txn);
+    list.save(txn, "lset");
     Ok(Reply::Ok)
 }
 
@@ -78,7 +78,7 @@ fn insert(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         (at + 1..).zip(moved).for_each(|(index, item)| list.put(txn, index, item));
     }
     list.put(txn, at, RowValue::new(args[3]));
-    list.save(txn);
+    list.save(txn, "linsert");
     Ok(Reply::Integer(count.cast_signed() + 1))
 }
 
@@ -113,7 +113,7 @@ fn remove(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         (removed..).zip(moved).for_each(|(index, item)| list.put(txn, index, item));
         list.keep(txn, removed..count);
     }
-    list.save(txn);
+    list.save(txn, "lrem");
     Ok(Reply::Integer(removed.cast_signed()))
 }
 
@@ -123,6 +123,6 @@ fn trim(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let Some(mut list) = Changing::find(txn, args.db, args[0])? else { return Ok(Reply::Ok) };
     let kept = list.items.range(start, end);
     list.keep(txn, kept);
-    list.save(txn);
+    list.save(txn, "ltrim");
     Ok(Reply::Ok)
 }

@@ -14,7 +14,7 @@ pub(super) use looks::COMMANDS as LOOKS;
 
 use super::args::is;
 use super::{bulk, errors, typed};
-use crate::machine::{Found, Kind, Place, Txn, View, layout};
+use crate::machine::{Class, Found, Kind, Place, Txn, View, layout};
 use crate::reply::Reply;
 use crate::row::RowValue;
 use crate::store::Order;
@@ -45,6 +45,18 @@ impl End {
         } else {
             Err(errors::SYNTAX)
         }
+    }
+}
+
+impl End {
+    /// What is told when items come to it.
+    fn pushed(self) -> &'static str {
+        if self == End::Left { "lpush" } else { "rpush" }
+    }
+
+    /// What is told when items are taken from it.
+    fn popped(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
     }
 }
 
@@ -209,10 +221,17 @@ impl<'k> Changing<'k> {
         self.items.count = count;
     }
 
-    /// Writes the key's row, with the deadline it has. A list without items is no list.
-    fn save(self, txn: &mut Txn<'_>) {
-        let deadline_ms = self.place.deadline_ms();
-        self.save_with(txn, deadline_ms);
+    /// Writes the key's row, with the deadline it has, and tells what happened. A list without items is no list.
+    fn save(self, txn: &mut Txn<'_>, event: &'static str) {
+        let (place, is_gone) = self.save_quietly(txn);
+        txn.notify_left(Class::List, event, &place, is_gone);
+    }
+
+    /// The same without telling; says where it was, and whether it is no more.
+    fn save_quietly(self, txn: &mut Txn<'_>) -> (Place<'k>, bool) {
+        let (place, is_gone) = (self.place, self.items.count == 0);
+        self.save_with(txn, place.deadline_ms());
+        (place, is_gone)
     }
 
     fn save_with(self, txn: &mut Txn<'_>, deadline_ms: Option<u64>) {

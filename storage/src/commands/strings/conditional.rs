@@ -5,7 +5,7 @@ use super::{bulk_or_null, reply, string};
 use crate::commands::args::is;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, errors};
-use crate::machine::{Stamp, Txn};
+use crate::machine::{Class, Place, Stamp, Txn};
 use crate::reply::Reply;
 
 const STRING: CommandSpec =
@@ -62,6 +62,7 @@ fn setnx(txn: &mut Txn<'_>, _: &Stamp, args: &Args<'_>) -> Reply {
     let place = txn.place(args.db, args[0]);
     if place.old.is_none() {
         txn.put_string(&place, None, args[1]);
+        txn.notify(Class::String, "set", &place);
     }
     Reply::flag(place.old.is_none())
 }
@@ -76,6 +77,7 @@ fn msetnx(txn: &mut Txn<'_>, _: &Stamp, args: &Args<'_>) -> Reply {
     for [key, value] in pairs {
         let place = txn.place(args.db, key);
         txn.put_string(&place, None, value);
+        txn.notify(Class::String, "set", &place);
     }
     Reply::Integer(1)
 }
@@ -94,7 +96,9 @@ fn getex(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Rep
             return Err(errors::SYNTAX);
         }
     }
-    let (place, Some(found)) = string(txn, args.db, args[0])? else { return Ok(Reply::Null) };
+    let (place, found) = string(txn, args.db, args[0])?;
+    txn.notify_miss(&place);
+    let Some(found) = found else { return Ok(Reply::Null) };
     if let Some(lifetime) = lifetime {
         let deadline_ms = lifetime.deadline_ms(stamp, "getex")?;
         txn.set_deadline(&place, Some(deadline_ms));
@@ -104,10 +108,18 @@ fn getex(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Rep
     Ok(bulk_or_null(Some(&found)))
 }
 
+fn delete(txn: &mut Txn<'_>, place: &Place<'_>) -> bool {
+    let is_there = txn.remove(place);
+    if is_there {
+        txn.notify(Class::Generic, "del", place);
+    }
+    is_there
+}
+
 fn delifeq(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let (place, found) = string(txn, args.db, args[0])?;
     let is_equal = found.is_some_and(|found| found.body() == args[1]);
-    Ok(Reply::flag(is_equal && txn.remove(&place)))
+    Ok(Reply::flag(is_equal && delete(txn, &place)))
 }
 
 /// DELEX key [IFEQ value | IFNE value]
@@ -115,7 +127,7 @@ fn delex(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let wants_equal = match args.len() {
         1 => {
             let place = txn.place(args.db, args[0]);
-            return Ok(Reply::flag(txn.remove(&place)));
+            return Ok(Reply::flag(delete(txn, &place)));
         }
         3 if is(args[1], "IFEQ") => true,
         3 if is(args[1], "IFNE") => false,
@@ -123,5 +135,5 @@ fn delex(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         _ => return Err(Reply::error("ERR wrong number of arguments for 'delex' command")),
     };
     let (place, Some(found)) = string(txn, args.db, args[0])? else { return Ok(Reply::Integer(0)) };
-    Ok(Reply::flag((found.body() == args[2]) == wants_equal && txn.remove(&place)))
+    Ok(Reply::flag((found.body() == args[2]) == wants_equal && delete(txn, &place)))
 }

@@ -107,7 +107,9 @@ fn lcs(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         }
         found => Ok(found.map_or(Vec::new(), |found| found.body().to_vec())),
     };
-    let (a, b) = (find(args[0])?, find(args[1])?);
+    // Both are looked at before either is refused, as Redis does.
+    let (a, b) = (find(args[0]), find(args[1]));
+    let (a, b) = (a?, b?);
     let options = Options::parse(args)?;
     if (a.len() + 1).saturating_mul(b.len() + 1) > CELLS_MAX {
         return Err(Reply::error(

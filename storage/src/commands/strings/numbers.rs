@@ -5,7 +5,7 @@ use crate::commands::extended::{Extended, Parsed};
 use crate::commands::number::{integer, parse_integer};
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, errors};
-use crate::machine::{Kind, Txn};
+use crate::machine::{Class, Kind, Txn};
 use crate::reply::Reply;
 
 const NUMBER: CommandSpec = CommandSpec {
@@ -63,6 +63,7 @@ fn add(txn: &mut Txn<'_>, args: &Args<'_>, by: i64) -> Result<Reply, Reply> {
     };
     let new = old.checked_add(by).ok_or(errors::OVERFLOW)?;
     txn.put(&place, Kind::String, place.deadline_ms(), &[new.to_string().as_bytes()]);
+    txn.notify(Class::String, "incrby", &place);
     Ok(Reply::Integer(new))
 }
 
@@ -79,5 +80,6 @@ fn add_float(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let (Parsed::Finite(old), Parsed::Finite(by)) = (old, by) else { return Err(errors::NOT_FINITE) };
     let text = old.add(by).ok_or(errors::NOT_FINITE)?.to_text();
     txn.put(&place, Kind::String, place.deadline_ms(), &[text.as_bytes()]);
+    txn.notify(Class::String, "incrbyfloat", &place);
     Ok(Reply::Bulk(text.into()))
 }

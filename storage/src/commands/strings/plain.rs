@@ -4,7 +4,7 @@ use super::set::{set, setex};
 use super::{bulk_or_null, reply, string};
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, errors};
-use crate::machine::{Kind, Stamp, Txn, View};
+use crate::machine::{Class, Kind, Stamp, Txn, View};
 use crate::reply::Reply;
 
 const STRING: CommandSpec = CommandSpec { group: Group::String, keys: Keys::At(0), ..CommandSpec::BASE };
@@ -100,13 +100,18 @@ fn get(view: &View<'_>, args: &Args<'_>) -> Reply {
 
 fn getset(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let (place, found) = string(txn, args.db, args[0])?;
+    txn.notify_miss(&place);
     txn.put_string(&place, None, args[1]);
+    txn.notify(Class::String, "set", &place);
     Ok(bulk_or_null(found.as_ref()))
 }
 
 fn getdel(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let (place, found) = string(txn, args.db, args[0])?;
-    txn.remove(&place);
+    txn.notify_miss(&place);
+    if txn.remove(&place) {
+        txn.notify(Class::Generic, "del", &place);
+    }
     Ok(bulk_or_null(found.as_ref()))
 }
 
@@ -126,6 +131,7 @@ fn mset(txn: &mut Txn<'_>, _: &Stamp, args: &Args<'_>) -> Reply {
     for [key, value] in pairs {
         let place = txn.place(args.db, key);
         txn.put_string(&place, None, value);
+        txn.notify(Class::String, "set", &place);
     }
     Reply::Ok
 }

@@ -4,7 +4,7 @@ use super::{STRING_BYTES_MAX, reply, string};
 use crate::commands::number::integer;
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, errors};
-use crate::machine::{Kind, Txn, View};
+use crate::machine::{Class, Kind, Txn, View};
 use crate::reply::Reply;
 use bytes::Bytes;
 
@@ -54,6 +54,7 @@ fn append(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         return Err(errors::TOO_LONG);
     }
     txn.put(&place, Kind::String, place.deadline_ms(), &[old, args[1]]);
+    txn.notify(Class::String, "append", &place);
     Ok(Reply::count(length))
 }
 
@@ -93,5 +94,6 @@ fn setrange(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     new.extend_from_slice(patch);
     new.extend_from_slice(old.get(end..).unwrap_or_default());
     txn.put(&place, Kind::String, place.deadline_ms(), &[&new]);
+    txn.notify(Class::String, "setrange", &place);
     Ok(Reply::count(new.len()))
 }

@@ -5,7 +5,7 @@ use crate::commands::args::{Options, is};
 use crate::commands::number::integer;
 use crate::commands::sessions::live_session;
 use crate::commands::{Args, errors};
-use crate::machine::{Kind, Stamp, Txn};
+use crate::machine::{Class, Kind, Place, Stamp, Txn};
 use crate::reply::Reply;
 
 /// A deadline as an option says it.
@@ -130,6 +130,7 @@ pub(super) fn set(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Reply {
     if args.len() == 2 {
         let place = txn.place(args.db, args[0]);
         txn.put_string(&place, None, args[1]);
+        txn.notify(Class::String, "set", &place);
         return Reply::Ok;
     }
     reply(set_with_options(txn, stamp, args))
@@ -146,6 +147,9 @@ fn set_with_options(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result
     if (options.wants_old || compares) && place.old.is_some_and(|old| old.kind != Kind::String) {
         return Err(errors::WRONG_TYPE);
     }
+    if options.wants_old {
+        txn.notify_miss(&place);
+    }
     let old = found.as_ref().map(|found| found.body());
     let is_met = match options.condition {
         Condition::Always => true,
@@ -155,19 +159,35 @@ fn set_with_options(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result
         Condition::NotEqual(value) => old != Some(value),
     };
     if is_met {
-        if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= stamp.at_ms) {
+        let is_over = deadline_ms.is_some_and(|deadline_ms| deadline_ms <= stamp.at_ms);
+        if is_over {
             txn.remove(&place);
         } else {
             // A deadline that is kept may be this very millisecond, in which the key still lives.
             let kept = if options.keeps_deadline { place.deadline_ms() } else { None };
             txn.put_bound(&place, Kind::String, deadline_ms.or(kept), session, &[args[1]]);
         }
+        tell(txn, &place, deadline_ms.is_some(), is_over);
     }
     Ok(match (options.wants_old, is_met) {
         (true, _) => bulk_or_null(found.as_ref()),
         (false, true) => Reply::Ok,
         (false, false) => Reply::Null,
     })
+}
+
+/// A key that is over as soon as it is written came and went, as in Redis.
+fn tell(txn: &mut Txn<'_>, place: &Place<'_>, has_deadline: bool, is_over: bool) {
+    if is_over && place.old.is_none() {
+        txn.notify(Class::New, "new", place);
+    }
+    txn.notify(Class::String, "set", place);
+    if has_deadline {
+        txn.notify(Class::Generic, "expire", place);
+    }
+    if is_over {
+        txn.notify(Class::Expired, "expired", place);
+    }
 }
 
 /// SETEX and PSETEX: key time value.
@@ -179,5 +199,6 @@ pub(super) fn setex(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>, command: 
     };
     let place = txn.place(args.db, args[0]);
     txn.put_string(&place, Some(deadline_ms), args[2]);
+    tell(txn, &place, true, false);
     Reply::Ok
 }

@@ -58,6 +58,8 @@ impl Lab {
                 Some(format!("{} {} {}", String::from_utf8_lossy(&lock.key), lock.name(), lock.token))
             }
             Event::Published { channel, message } => Some(format!("{channel:?} {message:?}")),
+            Event::Changed { key, .. } => Some(format!("changed {key:?}")),
+            Event::Flushed => Some("flushed".into()),
             Event::Undo { .. } => None,
         };
         self.machine.take_events().into_iter().filter_map(tell).collect()

@@ -133,6 +133,8 @@ pub(crate) struct Run<'m> {
     /// Something that no command may do was tried: the reply in its place.
     pub(crate) refusal: Option<Reply>,
     pub(crate) events: Vec<Event>,
+    /// Keys that were looked for in vain, if somebody wants to know; told also if the command fails.
+    pub(crate) missed: Vec<(u8, Bytes)>,
 }
 
 /// What a command that ran inside another leaves for those who wait.

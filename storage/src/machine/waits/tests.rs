@@ -153,7 +153,7 @@ fn a_reply_that_cannot_be_delivered_can_be_undone() {
         events.iter().find_map(|event| match event {
             Event::Undo { undo, .. } => Some(undo.clone()),
             Event::Served { undo, .. } => undo.clone(),
-            Event::Lock(_) | Event::Published { .. } => None,
+            _ => None,
         })
     };
     lab.say("LOCK.ACQUIRE k b 10000 WAIT 5000");
