@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Rows in a leaf. Larger ones cost more to copy while a snapshot is held, smaller ones more to find (16: +30 %).
 const LEAF_ROWS_MAX: usize = 32;
+/// Heads of a large node that are looked at together.
+const STRIDE: usize = 8;
 /// Children of an inner node.
 const CHILDREN_MAX: usize = 64;
 /// A node that is this empty after a removal looks for a neighbour to join.
@@ -58,9 +60,18 @@ pub(super) struct Inner {
 }
 
 /// How many heads are lower.
+///
+/// A search by halves would look at few heads, but each look would wait for the one before to come out of the memory. These looks do not
+/// wait for each other.
 #[inline]
 fn count_below(heads: &[u128], head: u128) -> usize {
-    heads.partition_point(|other| *other < head)
+    let count = |heads: &[u128]| heads.iter().map(|other| usize::from(*other < head)).sum::<usize>();
+    if heads.len() <= LEAF_ROWS_MAX {
+        return count(heads);
+    }
+    // The last of each stride first; then the stride in which the answer lies.
+    let from = STRIDE * heads.chunks_exact(STRIDE).filter(|stride| stride[STRIDE - 1] < head).count();
+    from + count(&heads[from..heads.len().min(from + STRIDE)])
 }
 
 impl Default for Node {
