@@ -108,7 +108,7 @@ fn decode_accept_record(bencher: Bencher<'_, '_>, batch: usize) {
 fn apply_slot(bencher: Bencher<'_, '_>, batch: usize) {
     let view = View::first([(NodeId(1), Bytes::from_static(b"n1"))], Duration::from_secs(1));
     let mut ledger = Ledger::new(Arc::new(view));
-    let mut backend = MachineBackend::new(Machine::default());
+    let mut backend = MachineBackend::new(Machine::in_memory());
     let (config, mut outcomes) = (Config::default(), Vec::new());
     let (mut slot, mut seq) = (0, 1);
     bencher

@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod codec;
+pub mod disk;
 pub mod embed;
 pub mod host;
 pub mod http;

@@ -5,6 +5,7 @@
 //! given out since; so a lock holder of before has a lower fencing token than every later one.
 
 use crate::codec;
+use crate::disk::{self, Disk};
 use crate::host::backend::MachineBackend;
 use crate::host::core::Backend;
 use crate::identity::{self, Contact, NodeIdentity};
@@ -21,6 +22,9 @@ use storage::machine::Machine;
 
 /// Further than a cluster gets between a backup and its restoration.
 const AHEAD: u64 = 1_000_000_000;
+
+/// Memory for rows that are read from a store on disk.
+const STORE_CACHE: u64 = 16 << 20;
 
 /// What was made.
 #[derive(Debug)]
@@ -50,7 +54,7 @@ pub fn restore(
     }
     let loaded = Loaded::read(backup)?;
     let slot = loaded.slot;
-    found(loaded, directory, contact, secret)?;
+    found(loaded, directory, contact, secret)?.write(directory)?;
     Ok(Reborn { slot, undecided: 0, old: None })
 }
 
@@ -72,14 +76,19 @@ pub fn force_new_cluster(directory: &Path) -> Result<Reborn, Box<dyn Error>> {
         .ok_or("the node does not know its own address any more")?;
     let old = directory.join(format!("before-recovery-{}", NodeIdentity::short(&identity.cluster)));
     fs::create_dir(&old)?;
-    for name in ["identity", "started", "journal", "snapshots"] {
+    let slot = loaded.slot;
+    // The new rows are read from the old files, so those go aside when the new ones are there.
+    let unfinished = directory.join("recovering");
+    let new = found(loaded, &unfinished, &contact, Some(identity.secret))?;
+    for name in ["identity", "started", "journal", "snapshots", "store"] {
         let path = directory.join(name);
         if path.exists() {
             fs::rename(&path, old.join(name))?;
         }
     }
-    let slot = loaded.slot;
-    found(loaded, directory, &contact, Some(identity.secret))?;
+    fs::rename(unfinished.join("snapshots"), directory.join("snapshots"))?;
+    fs::remove_dir(&unfinished)?;
+    new.write(directory)?;
     Ok(Reborn { slot, undecided, old: Some(old) })
 }
 
@@ -93,9 +102,16 @@ fn everything(directory: &Path, identity: &NodeIdentity) -> Result<(Loaded, u64)
     };
     drop(Journal::open(options, replay, || ())?);
     let snapshots = Snapshots::open(directory.join("snapshots"), identity.cluster, Arc::new(|| ()))?;
-    let (mut ledger, machine, mut view) = match snapshots.newest()? {
+    // Rows on disk are only looked at: what is applied here stays in memory.
+    let newest = if disk::is_used(directory) {
+        let store = Disk::new(directory, STORE_CACHE, identity, Arc::new(|| ()));
+        Some(store.open(identity, &snapshots)?)
+    } else {
+        snapshots.newest()?
+    };
+    let (mut ledger, machine, mut view) = match newest {
         Some(loaded) => (loaded.ledger, loaded.machine, loaded.view),
-        None => (first_ledger(identity), Machine::default(), identity.view.clone()),
+        None => (first_ledger(identity), Machine::in_memory(), identity.view.clone()),
     };
     if let Some(known) = &durable.view {
         view.learn(known);
@@ -126,12 +142,13 @@ fn everything(directory: &Path, identity: &NodeIdentity) -> Result<(Loaded, u64)
     Ok((Loaded { slot: ledger.applied(), ledger, view, machine: backend.machine }, undecided))
 }
 
+/// Writes the rows of a new cluster into `directory`. Its identity is to be written last: without it a directory is no node.
 fn found(
     loaded: Loaded,
     directory: &Path,
     contact: &Contact,
     secret: Option<String>,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<NodeIdentity, Box<dyn Error>> {
     let Loaded { ledger, view, mut machine, .. } = loaded;
     machine.jump_ahead(AHEAD, AHEAD).map_err(|error| format!("the rows cannot be changed: {error:?}"))?;
     let (node, view) = alone(&view.current, contact);
@@ -141,9 +158,7 @@ fn found(
     fs::create_dir_all(&snapshots)?;
     Loaded { slot: machine.applied(), ledger, view: view.clone(), machine }.write(&snapshots, cluster)?;
     let secret = secret.unwrap_or_else(identity::random_secret);
-    // Last: without it the directory is no node.
-    NodeIdentity { cluster, node, secret, view }.write(directory)?;
-    Ok(())
+    Ok(NodeIdentity { cluster, node, secret, view })
 }
 
 /// The view of one new member. It is not established yet, so the ledger hears of it, and forgets the old members, from the first entry of the new cluster.

@@ -4,6 +4,7 @@ use crate::codec;
 use bytes::Bytes;
 use consensus::{Ledger, Message, ViewState};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use storage::machine::Machine;
 use storage::snapshot::{self, SnapshotError, SnapshotReader};
-use storage::store::MemoryStore;
+use storage::store::AnyStore;
 use tracing::{info, warn};
 
 /// A piece of a snapshot on the wire.
@@ -22,11 +23,46 @@ const KEEP: usize = 2;
 /// A disk that refused a snapshot is left alone for a while.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What consensus keeps in a snapshot beside the rows.
+/// What consensus keeps beside the rows.
 #[derive(Serialize, Deserialize)]
-struct Attachment {
-    ledger: Ledger,
-    view: ViewState,
+pub struct Attachment {
+    /// What has been applied.
+    pub ledger: Ledger,
+    /// The configuration at that time.
+    pub view: ViewState,
+}
+
+/// What consensus put into a snapshot.
+///
+/// # Errors
+/// When another version of it did.
+pub fn attachment_of(reader: &SnapshotReader) -> Result<Attachment, SnapshotError> {
+    codec::from_bytes(reader.attachment()).map_err(|error| SnapshotError::Foreign {
+        path: reader.path().to_path_buf(),
+        problem: format!("what consensus put into it cannot be read: {error}"),
+    })
+}
+
+/// A snapshot that a peer sent, complete, as a file.
+pub struct Fetched {
+    path: PathBuf,
+    id: [u8; 16],
+}
+
+impl Fetched {
+    /// Checks its header.
+    ///
+    /// # Errors
+    /// When it is damaged, or another cluster's.
+    pub fn open(&self) -> Result<SnapshotReader, SnapshotError> {
+        SnapshotReader::open(&self.path, self.id)
+    }
+
+    /// It is not needed any more.
+    pub fn remove(&self) {
+        // Otherwise the next one takes its place.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// A loaded snapshot.
@@ -38,7 +74,7 @@ pub struct Loaded {
     /// The configuration when it was taken.
     pub view: ViewState,
     /// The rows.
-    pub machine: Machine<MemoryStore>,
+    pub machine: Machine<AnyStore>,
 }
 
 impl Loaded {
@@ -47,17 +83,13 @@ impl Loaded {
     /// # Errors
     /// When it cannot be read, or is damaged.
     pub fn read(path: &Path) -> Result<Loaded, SnapshotError> {
-        Self::from_reader(SnapshotReader::open_any(path)?, path)
+        Self::from_reader(SnapshotReader::open_any(path)?)
     }
 
-    fn from_reader(reader: SnapshotReader, path: &Path) -> Result<Loaded, SnapshotError> {
+    fn from_reader(reader: SnapshotReader) -> Result<Loaded, SnapshotError> {
         let slot = reader.slot();
-        let attachment: Attachment =
-            codec::from_bytes(reader.attachment()).map_err(|error| SnapshotError::Foreign {
-                path: path.to_path_buf(),
-                problem: format!("what consensus put into it cannot be read: {error}"),
-            })?;
-        let mut machine = Machine::default();
+        let attachment = attachment_of(&reader)?;
+        let mut machine = Machine::in_memory();
         machine.install(reader)?;
         Ok(Loaded { slot, ledger: attachment.ledger, view: attachment.view, machine })
     }
@@ -99,6 +131,8 @@ pub struct Snapshots {
     finished: Receiver<Result<Written, String>>,
     /// The snapshot being put together: its slot, and what has come.
     incoming: Option<(u64, Incoming)>,
+    /// When somebody last wanted a piece.
+    used_at: Cell<Option<Instant>>,
     /// Called when a snapshot is written.
     wake: std::sync::Arc<dyn Fn() + Send + Sync>,
 }
@@ -125,7 +159,18 @@ impl Snapshots {
 
     fn at(place: Place, id: [u8; 16], wake: std::sync::Arc<dyn Fn() + Send + Sync>) -> Snapshots {
         let (done, finished) = channel();
-        Snapshots { place, id, is_writing: false, retry_at: None, done, finished, incoming: None, wake }
+        let used_at = Cell::new(None);
+        Snapshots {
+            place,
+            id,
+            is_writing: false,
+            retry_at: None,
+            done,
+            finished,
+            incoming: None,
+            used_at,
+            wake,
+        }
     }
 
     /// The newest snapshot that is whole; damaged ones are passed over with a warning.
@@ -133,9 +178,20 @@ impl Snapshots {
     /// # Errors
     /// When the directory cannot be read, or holds another cluster's snapshots.
     pub fn newest(&self) -> Result<Option<Loaded>, SnapshotError> {
+        self.newest_with(Loaded::from_reader)
+    }
+
+    /// The same, loaded by somebody else.
+    ///
+    /// # Errors
+    /// As [`Snapshots::newest`].
+    pub fn newest_with<T>(
+        &self,
+        load: impl Fn(SnapshotReader) -> Result<T, SnapshotError>,
+    ) -> Result<Option<T>, SnapshotError> {
         let Place::Disk(directory) = &self.place else { return Ok(None) };
         for (slot, path) in snapshot::list(directory)? {
-            match self.load(&path) {
+            match SnapshotReader::open(&path, self.id).and_then(&load) {
                 Ok(loaded) => return Ok(Some(loaded)),
                 Err(error) if error.is_damage() => warn!(slot, %error, "a damaged snapshot is passed over"),
                 Err(error) => return Err(error),
@@ -145,7 +201,7 @@ impl Snapshots {
     }
 
     fn load(&self, path: &Path) -> Result<Loaded, SnapshotError> {
-        Loaded::from_reader(SnapshotReader::open(path, self.id)?, path)
+        Loaded::from_reader(SnapshotReader::open(path, self.id)?)
     }
 
     /// Whether one should be taken now.
@@ -156,7 +212,7 @@ impl Snapshots {
     }
 
     /// Begins to write one, on a thread of its own.
-    pub fn take(&mut self, ledger: &Ledger, view: &ViewState, machine: &Machine<MemoryStore>) {
+    pub fn take(&mut self, ledger: &Ledger, view: &ViewState, machine: &Machine<AnyStore>) {
         if self.is_writing {
             return;
         }
@@ -195,6 +251,7 @@ impl Snapshots {
         match outcome {
             Ok((slot, bytes)) => {
                 info!(slot, "snapshot taken");
+                self.used_at.set(Some(Instant::now()));
                 if let Some(bytes) = bytes {
                     self.remember(slot, bytes);
                 }
@@ -238,6 +295,7 @@ impl Snapshots {
                 snapshot::list(directory).ok()?.into_iter().map(|(slot, _)| slot).collect()
             }
         };
+        self.used_at.set(Some(Instant::now()));
         let (slot, offset) = if slots.contains(&slot) { (slot, offset) } else { (*slots.first()?, 0) };
         let (total, data) = self.piece(slot, offset)?;
         Some(Message::SnapshotChunk { slot, offset, total, data })
@@ -284,6 +342,43 @@ impl Snapshots {
         }
     }
 
+    /// Whether somebody wanted a piece in the last `time`.
+    #[must_use]
+    pub fn is_used_within(&self, time: Duration) -> bool {
+        self.used_at.get().is_some_and(|at| at.elapsed() < time)
+    }
+
+    /// Removes the files: for a node that does not need them to start. Not while one is being written.
+    pub fn remove_all(&self) {
+        let Place::Disk(directory) = &self.place else { return };
+        for (slot, path) in snapshot::list(directory).unwrap_or_default() {
+            match fs::remove_file(&path) {
+                Ok(()) => info!(slot, "a snapshot that nobody wants any more is removed"),
+                Err(error) => warn!(slot, %error, "an old snapshot cannot be removed"),
+            }
+        }
+    }
+
+    /// Whether one is being written.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.is_writing
+    }
+
+    /// All pieces are here: the file, durable, not checked yet.
+    ///
+    /// # Errors
+    /// When the pieces are of another slot, or the disk says no.
+    pub fn fetched(&mut self, slot: u64) -> Result<Fetched, String> {
+        match (self.incoming.take().filter(|(known, _)| *known == slot), &self.place) {
+            (Some((_, Incoming::File(file))), Place::Disk(directory)) => {
+                file.sync_all().map_err(|error| error.to_string())?;
+                Ok(Fetched { path: directory.join("incoming"), id: self.id })
+            }
+            _ => Err("the snapshot's pieces are not here".into()),
+        }
+    }
+
     /// All pieces are here: checks them, makes the file durable under its name, and loads it.
     ///
     /// # Errors
@@ -305,7 +400,7 @@ impl Snapshots {
             (Some((_, Incoming::Bytes(bytes))), Place::Memory(_)) => {
                 let bytes = Bytes::from(bytes);
                 let reader = SnapshotReader::of_bytes(bytes.clone(), self.id);
-                let loaded = reader.and_then(|reader| Loaded::from_reader(reader, Path::new("memory")));
+                let loaded = reader.and_then(Loaded::from_reader);
                 let loaded = loaded.map_err(|error| error.to_string())?;
                 self.remember(loaded.slot, bytes);
                 Ok(loaded)

@@ -1,13 +1,15 @@
 //! Our own machine as the back end of the engine, and the sums of its rows where a mark asked for them.
 
+use super::boundaries::Boundaries;
 use super::core::Backend;
 use bytes::Bytes;
-use consensus::CommandId;
+use consensus::{CommandId, Ledger, ViewState};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use storage::machine::{Caller, Checksum, Event, Machine, Stamp};
 use storage::reply::waiting_until;
-use storage::store::{MemoryStore, StoreError};
+use storage::store::disk::DiskStore;
+use storage::store::{AnyStore, StoreError};
 use tracing::warn;
 
 /// Sums that are remembered.
@@ -36,21 +38,64 @@ impl Marks {
 /// The machine, and whether its store has failed.
 pub struct MachineBackend {
     /// The machine.
-    pub machine: Machine<MemoryStore>,
+    pub machine: Machine<AnyStore>,
     /// The store's failure, after which the node must stop.
     pub failure: Option<StoreError>,
     mark: Bytes,
     /// The slot that is being applied has a mark.
     is_marked: bool,
     marks: Marks,
+    boundaries: Boundaries,
 }
 
 impl MachineBackend {
     /// A back end that has not failed.
     #[must_use]
-    pub fn new(machine: Machine<MemoryStore>) -> MachineBackend {
+    pub fn new(machine: Machine<AnyStore>) -> MachineBackend {
         let mark = storage::commands::mark();
-        MachineBackend { machine, failure: None, mark, is_marked: false, marks: Marks::default() }
+        let (marks, boundaries) = (Marks::default(), Boundaries::default());
+        MachineBackend { machine, failure: None, mark, is_marked: false, marks, boundaries }
+    }
+
+    /// A back end whose rows are put away for the node `id`, if they are on disk. Without it they never are.
+    #[must_use]
+    pub fn keeping(machine: Machine<AnyStore>, id: [u8; 16]) -> MachineBackend {
+        MachineBackend { boundaries: Boundaries::new(id), ..MachineBackend::new(machine) }
+    }
+
+    /// Whether the rows are on disk.
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        self.machine.store().disk().is_some()
+    }
+
+    /// Whether rows on disk should be made durable, so that the journal can forget.
+    #[must_use]
+    pub fn is_checkpoint_due(&self, journal_bytes: u64, is_copying: bool) -> bool {
+        self.boundaries.is_due(journal_bytes, is_copying)
+    }
+
+    /// Begins to make the rows on disk durable; `is_exact`: the journal is cut at this very slot.
+    pub fn checkpoint(&mut self, ledger: &Ledger, view: &ViewState, is_exact: bool) {
+        self.seal(ledger, view, true, is_exact);
+    }
+
+    /// The slot through which the journal may forget, because rows on disk have become durable.
+    pub fn forgettable(&mut self) -> Option<u64> {
+        let store = self.machine.store_mut().disk_mut()?;
+        self.boundaries.forgettable(store).unwrap_or_else(|error| {
+            self.failure = Some(error);
+            None
+        })
+    }
+
+    fn seal(&mut self, ledger: &Ledger, view: &ViewState, is_synced: bool, is_exact: bool) {
+        let Some(store) = self.machine.store_mut().disk_mut() else { return };
+        if self.failure.is_none()
+            && let Err(error) = self.boundaries.seal(store, (ledger, view), is_synced, is_exact)
+        {
+            self.failure = Some(error);
+        }
     }
 
     /// The sums at the last marks.
@@ -92,6 +137,12 @@ impl Backend for MachineBackend {
             self.failure = Some(error);
         } else if std::mem::take(&mut self.is_marked) {
             self.sum(slot);
+        }
+    }
+
+    fn boundary(&mut self, ledger: &Ledger, view: &ViewState) {
+        if self.machine.store().disk().is_some_and(DiskStore::is_seal_due) && self.boundaries.is_kept() {
+            self.seal(ledger, view, false, false);
         }
     }
 

@@ -31,6 +31,9 @@ pub trait Backend: consensus::Machine {
     /// Every command of `slot` has been applied: a read sees all of the slot or nothing of it.
     fn finish_slot(&mut self, slot: u64);
 
+    /// The rows stand at the boundary of a slot: the chance to put them away, with what consensus knows there.
+    fn boundary(&mut self, ledger: &Ledger, view: &ViewState);
+
     /// What the commands since the last call said besides their replies.
     fn take_events(&mut self) -> Vec<Event>;
 
@@ -396,6 +399,7 @@ impl<B: Backend> Core<B> {
                 let Core { ledger, backend, config, outcomes, .. } = self;
                 ledger.apply(slot, &value, backend, config, outcomes);
                 backend.finish_slot(slot);
+                backend.boundary(ledger, self.node.replica().view());
                 if let Body::Commands(commands) = &value.body {
                     self.meters.applied(commands.len());
                 }

@@ -1,6 +1,7 @@
 //! The tokio host of the roles: one thread, one turn at a time.
 
 pub mod backend;
+pub mod boundaries;
 pub mod calls;
 pub mod clock;
 pub mod core;

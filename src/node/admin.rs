@@ -68,7 +68,7 @@ impl Running {
             ("MEMBERS", []) => Ok(self.members().await),
             ("CHECKSUM", []) => self.compare_checksums().await,
             ("SNAPSHOT", []) => {
-                self.take_snapshot();
+                self.save();
                 Ok(Reply::simple("Background saving started"))
             }
             ("BACKUP", []) => self.begin_backup().await,

@@ -22,7 +22,7 @@ impl Running {
                 if let Some(found) = newest.filter(|(slot, _)| *slot >= mark) {
                     return found;
                 }
-                self.take_snapshot();
+                self.write_snapshot();
                 taken.await;
             }
         };
@@ -46,7 +46,8 @@ impl Running {
         }
     }
 
-    pub(super) fn take_snapshot(&self) {
+    /// Writes a snapshot file.
+    pub(super) fn write_snapshot(&self) {
         let core = self.core.borrow();
         let view = core.node.replica().view().clone();
         self.snapshots.borrow_mut().take(&core.ledger, &view, &core.backend.machine);

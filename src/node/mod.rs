@@ -1,7 +1,7 @@
 //! A running node: opens its directory, starts the roles, the links and the Redis face, and runs turns until it is told to stop.
 //!
 //! Parts: `open` from a directory to roles · `turns` the loop · `peers` links to the other members · `admin` what an operator asks · `change` of the
-//! member set · `compare` the members' data · `backup` · `answers` to other nodes' hosts · `report` what the node tells · `sweep` keys whose time has passed. All of it runs on the node's one thread.
+//! member set · `compare` the members' data · `backup` · `answers` to other nodes' hosts · `report` what the node tells · `rows` on disk · `sweep` keys whose time has passed. All of it runs on the node's one thread.
 
 mod admin;
 mod answers;
@@ -14,6 +14,7 @@ mod open;
 mod peers;
 mod report;
 mod room;
+mod rows;
 mod sweep;
 mod turns;
 mod waits;
@@ -23,6 +24,7 @@ pub use doors::{Doors, open_probes};
 pub use open::{first_ledger, journal_id};
 pub use peers::member_contact;
 
+use crate::disk::Disk;
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
 use crate::host::core::{Core, Fatal};
@@ -122,6 +124,8 @@ struct Running {
     contact: Contact,
     core: RefCell<Core<MachineBackend>>,
     snapshots: RefCell<Snapshots>,
+    /// Rows on disk.
+    disk: Option<Disk>,
     wake: Arc<Notify>,
     /// Somebody may wait for a member.
     view_changed: Notify,
@@ -161,7 +165,7 @@ pub async fn run(
         identity.secret.clone_from(secret);
     }
     let wake = Arc::new(Notify::new());
-    let (core, snapshots) = open::open(&settings, config, &identity, &wake)?;
+    let (core, snapshots, disk) = open::open(&settings, config, &identity, &wake)?;
     let contact = peers::member_contact(core.node.replica().view(), identity.node)
         .ok_or_else(|| NodeError::Removed(settings.dir.clone(), identity.node))?;
     settings.check_announced(&contact).map_err(NodeError::Setting)?;
@@ -180,6 +184,7 @@ pub async fn run(
         contact,
         core: RefCell::new(core),
         snapshots: RefCell::new(snapshots),
+        disk,
         wake,
         view_changed: Notify::new(),
         snapshot_taken: Notify::new(),

@@ -4,6 +4,7 @@
 
 use super::NodeError;
 use crate::codec;
+use crate::disk::{self, Disk};
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
 use crate::host::core::Core;
@@ -24,9 +25,17 @@ pub(super) fn open(
     config: Config,
     identity: &NodeIdentity,
     wake: &Arc<Notify>,
-) -> Result<(Core<MachineBackend>, Snapshots), NodeError> {
+) -> Result<(Core<MachineBackend>, Snapshots, Option<Disk>), NodeError> {
     if settings.is_memory() {
-        return open_in_memory(settings, config, identity, wake);
+        let (core, snapshots) = open_in_memory(settings, config, identity, wake)?;
+        return Ok((core, snapshots, None));
+    }
+    if disk::is_used(&settings.dir) && !settings.is_on_disk() {
+        return Err(NodeError::Setting(format!(
+            "the rows of {} are on disk (store/), and store is memory; start the node with --store disk. To have them in memory from now on, make a backup and \
+             restore it (warlock admin backup, warlock restore), or remove the node from its cluster, empty its directory and add it again",
+            settings.dir.display()
+        )));
     }
     let directory = settings.dir.join("journal");
     let mut journal_options = journal::Options::new(&directory, journal_id(identity));
@@ -48,13 +57,23 @@ pub(super) fn open(
     let snapshots =
         Snapshots::open(path.clone(), identity.cluster, Arc::new(move || snapshot_wake.notify_one()))
             .map_err(|error| NodeError::Io(path, error))?;
-    let (standing, ledger, machine) = match snapshots.newest().map_err(NodeError::Snapshot)? {
+    let wake = wake.clone();
+    let disk = settings.is_on_disk().then(|| {
+        Disk::new(&settings.dir, settings.store_cache, identity, Arc::new(move || wake.notify_one()))
+    });
+    let newest = match &disk {
+        None => snapshots.newest().map_err(NodeError::Snapshot)?,
+        Some(disk) => Some(disk.open(identity, &snapshots).map_err(|error| {
+            NodeError::Failed(format!("{}: {error}", disk::directory(&settings.dir).display()))
+        })?),
+    };
+    let (standing, ledger, machine) = match newest {
         Some(loaded) => {
             let stamp_ms = loaded.ledger.cluster_ms();
             let standing = Standing { slot: loaded.slot, stamp_ms, view: Some(loaded.view) };
             (standing, loaded.ledger, loaded.machine)
         }
-        None => (Standing::default(), first_ledger(identity), Machine::default()),
+        None => (Standing::default(), first_ledger(identity), Machine::in_memory()),
     };
     if durable.decided_through(standing.slot) < durable.decided {
         // Its acceptor would have forgotten values that it accepted: the same as a lost disk.
@@ -69,10 +88,10 @@ pub(super) fn open(
     let config = Arc::new(config);
     let recovered =
         Node::recover(identity.node, &config, durable.clone(), standing, rand::random(), clock::now());
-    let backend = MachineBackend::new(machine);
+    let backend = MachineBackend::keeping(machine, journal_id(identity));
     let mut core = Core::new(recovered, (ledger, backend), config, Log::Disk(journal), durable)?;
     core.set_request_timeout(settings.request_timeout);
-    Ok((core, snapshots))
+    Ok((core, snapshots, disk))
 }
 
 /// A node that keeps nothing. Its id was given out for this life of the process: it has no promises to remember.
@@ -96,7 +115,7 @@ fn open_in_memory(
         rand::random(),
         clock::now(),
     );
-    let parts = (first_ledger(identity), MachineBackend::new(Machine::default()));
+    let parts = (first_ledger(identity), MachineBackend::new(Machine::in_memory()));
     let mut core = Core::new(recovered, parts, config, Log::memory(waker()), durable)?;
     core.set_request_timeout(settings.request_timeout);
     Ok((core, Snapshots::in_memory(identity.cluster, waker())))

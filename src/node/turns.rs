@@ -109,6 +109,9 @@ impl Running {
         }
         let mut snapshots = self.snapshots.borrow_mut();
         for (to, slot, offset) in todo.snapshot_requests {
+            if self.disk.is_some() && slot == 0 && !self.has_fresh_snapshot(&mut snapshots) {
+                continue; // the peer asks again
+            }
             if let Some(message) = snapshots.chunk(slot, offset) {
                 self.core.borrow_mut().ask(Address { node: to, role: RoleId::Replica }, message);
                 has_more = true;
@@ -121,15 +124,23 @@ impl Running {
         }
         if let Some(slot) = todo.install {
             has_more = true;
-            self.install(slot, &mut snapshots)?;
+            match &self.disk {
+                None => self.install(slot, &mut snapshots)?,
+                Some(disk) => self.begin_copy(disk, slot, &mut snapshots),
+            }
+        }
+        if let Some(disk) = &self.disk {
+            has_more |= self.put_rows_away(disk, &mut snapshots)?;
         }
         let mut core = self.core.borrow_mut();
         if let Some(slot) = snapshots.finished() {
-            core.snapshot_taken(slot)?;
+            if self.disk.is_none() {
+                core.snapshot_taken(slot)?;
+            }
             self.snapshot_taken.notify_waiters();
             has_more = true;
         }
-        if !core.is_checkpointing() && snapshots.is_due(core.journal_bytes()) {
+        if self.disk.is_none() && !core.is_checkpointing() && snapshots.is_due(core.journal_bytes()) {
             let view = core.node.replica().view().clone();
             snapshots.take(&core.ledger, &view, &core.backend.machine);
         }

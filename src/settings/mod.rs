@@ -16,6 +16,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use storage::machine::Notify;
 
+/// Slots that are kept for lagging peers in any case, when rows are on disk.
+const DISK_LOG_KEEP: u64 = 64;
+/// Bytes in one slot, when rows are on disk.
+const DISK_BATCH_BYTES: usize = 256 << 10;
+
 /// How hard a node remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -23,6 +28,15 @@ pub enum Durability {
     Fsync,
     /// Nothing is written; a node that restarts comes back as a new member.
     Memory,
+}
+
+/// Where rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// All in memory.
+    Memory,
+    /// On disk; memory holds what is used.
+    Disk,
 }
 
 /// How the log is written.
@@ -59,6 +73,10 @@ pub struct Settings {
     pub wait_for_invitation: bool,
     /// Fsync or memory.
     pub durability: Durability,
+    /// Where rows are.
+    pub store: StoreKind,
+    /// Memory for rows that were read from the disk.
+    pub store_cache: u64,
     /// The master lease of a cluster that is formed.
     pub lease: Duration,
     /// How long a client's request is held.
@@ -128,6 +146,8 @@ impl Settings {
             join: Vec::new(),
             wait_for_invitation: false,
             durability: Durability::Fsync,
+            store: StoreKind::Memory,
+            store_cache: 0,
             lease: Duration::ZERO,
             request_timeout: Duration::ZERO,
             down_after: Duration::ZERO,
@@ -157,6 +177,11 @@ impl Settings {
                 self.bulk_bytes_max, self.query_bytes_max
             ));
         }
+        if self.is_memory() && self.is_on_disk() {
+            return Err(
+                "durability is memory, which writes nothing, and store is disk; leave one of them out".into(),
+            );
+        }
         if self.is_guest() && self.cluster_secret.is_none() {
             return Err(
                 "wait-for-invitation and join need cluster-secret: without it anybody who reaches the peer port could take the node over; \
@@ -177,6 +202,12 @@ impl Settings {
     #[must_use]
     pub fn is_memory(&self) -> bool {
         self.durability == Durability::Memory
+    }
+
+    /// Rows are on disk.
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        self.store == StoreKind::Disk
     }
 
     /// The cluster knows this node under `contact`, and that cannot be changed.
@@ -254,7 +285,13 @@ impl Settings {
     /// The engine's limits and intervals.
     #[must_use]
     pub fn engine(&self) -> consensus::Config {
-        consensus::Config { down_after: self.down_after, ..consensus::Config::default() }
+        let config = consensus::Config { down_after: self.down_after, ..consensus::Config::default() };
+        if self.is_on_disk() {
+            // Who chose the disk has little memory: what is kept for peers that lag is bounded by the host, in bytes, not by this number of slots.
+            consensus::Config { log_keep: DISK_LOG_KEEP, batch_bytes_max: DISK_BATCH_BYTES, ..config }
+        } else {
+            config
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The table. A new setting is one row here and one field of [`Settings`](super::Settings).
 
 use super::values::{address, dialable, optional, secret, size, size_between, switch, time_between};
-use super::{Durability, LogFormat, Settings};
+use super::{Durability, LogFormat, Settings, StoreKind};
 use std::path::PathBuf;
 use std::time::Duration;
 use storage::machine::Notify;
@@ -147,6 +147,32 @@ pub const TABLE: &[Setting] = &[
                 _ => return Err("give fsync or memory".into()),
             };
             Ok(())
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "store",
+        value: "memory|disk",
+        default: "memory",
+        about: "Where rows are. memory: all of them in memory, the fastest. disk: data may be larger than memory; what is read often is kept in memory \
+                (store-cache). Nodes of one cluster may differ.",
+        set: |settings, text| {
+            settings.store = match text {
+                "memory" => StoreKind::Memory,
+                "disk" => StoreKind::Disk,
+                _ => return Err("give memory or disk".into()),
+            };
+            Ok(())
+        },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "store-cache",
+        value: "SIZE",
+        default: "64mb",
+        about: "With store disk: memory for what was read from the disk. The node needs some 150mb more for what is being written.",
+        set: |settings, text| {
+            size_between(text, 1 << 20, 1 << 40).map(|bytes| settings.store_cache = bytes as u64)
         },
         ..Setting::BASE
     },

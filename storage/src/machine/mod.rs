@@ -45,7 +45,7 @@ pub use view::{View, VisitKey};
 use crate::commands::{self, Args, Handler};
 use crate::reply::Reply;
 use crate::row::{Batch, RowKey, RowValue};
-use crate::store::{MemoryStore, Rows, Store, StoreError};
+use crate::store::{AnyStore, MemoryStore, Rows, Store, StoreError};
 use bytes::Bytes;
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -91,6 +91,14 @@ pub struct Snapshot<R> {
 impl Default for Machine<MemoryStore> {
     fn default() -> Self {
         Machine::fresh(MemoryStore::default(), Meta::default())
+    }
+}
+
+impl Machine<AnyStore> {
+    /// An empty machine whose rows are in memory.
+    #[must_use]
+    pub fn in_memory() -> Machine<AnyStore> {
+        Machine::fresh(AnyStore::default(), Meta::default())
     }
 }
 

@@ -91,6 +91,12 @@ impl SnapshotReader {
         self.slot
     }
 
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The data directory it was written for.
     #[must_use]
     pub fn directory_id(&self) -> DirectoryId {

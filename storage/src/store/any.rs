@@ -31,6 +31,15 @@ impl Default for AnyStore {
 
 impl AnyStore {
     /// The store on disk, if it is that one.
+    #[must_use]
+    pub fn disk(&self) -> Option<&DiskStore> {
+        match self {
+            AnyStore::Memory(_) => None,
+            AnyStore::Disk(store) => Some(store),
+        }
+    }
+
+    /// The store on disk, if it is that one.
     pub fn disk_mut(&mut self) -> Option<&mut DiskStore> {
         match self {
             AnyStore::Memory(_) => None,

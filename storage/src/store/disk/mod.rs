@@ -138,6 +138,16 @@ impl Workshop {
         Ok(store)
     }
 
+    /// Takes prepared rows in place of all that `old` has. Snapshots of the old rows may be read to their end.
+    ///
+    /// # Errors
+    /// When the disk says no; the rows are the old ones then.
+    pub fn adopt(&self, old: &DiskStore, prepared: Prepared) -> Result<DiskStore, StoreError> {
+        let new = self.make_current(prepared)?;
+        old.engine.give_up();
+        Ok(new)
+    }
+
     fn make_current(&self, prepared: Prepared) -> Result<DiskStore, StoreError> {
         let Prepared { engine, name } = prepared;
         self.home.set_current(&name)?;
@@ -210,17 +220,6 @@ impl DiskStore {
     pub fn settle(&mut self) -> Result<(), StoreError> {
         self.writer.wait_for_room(self.sealed.len(), 1)?;
         self.let_go()
-    }
-
-    /// Takes prepared rows in place of all that are here.
-    ///
-    /// # Errors
-    /// When the disk says no; the rows are the old ones then.
-    pub fn adopt(&mut self, workshop: &Workshop, prepared: Prepared) -> Result<(), StoreError> {
-        let old = std::mem::replace(self, workshop.make_current(prepared)?);
-        // Snapshots of the old rows may still be read.
-        old.engine.give_up();
-        Ok(())
     }
 
     fn layers(&self) -> impl Iterator<Item = &Tree> {
@@ -324,6 +323,7 @@ impl Store for DiskStore {
             wake: self.writer.wake(),
         };
         let prepared = workshop.prepare(rows, None)?;
-        Ok(self.adopt(&workshop, prepared)?)
+        *self = workshop.adopt(self, prepared)?;
+        Ok(())
     }
 }

@@ -148,7 +148,7 @@ fn rows_are_exchanged_whole_also_when_the_exchange_is_cut_short() {
     let prepared = shop.prepare([row(b"new")].into_iter(), Some(&attachment(9))).unwrap();
     store.commit(&mut vec![put(b"old", &2_u64.to_be_bytes())]).unwrap();
     store.seal(attachment(2), true).unwrap();
-    store.adopt(&shop, prepared).unwrap();
+    store = shop.adopt(&store, prepared).unwrap();
     assert_eq!((number(&store, b"old"), number(&store, b"new").is_some()), (None, true));
     assert_eq!(number(&before, b"old"), Some(1));
     drop((before, store));

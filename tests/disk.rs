@@ -1,0 +1,205 @@
+//! `--store disk` with real processes: kill -9, copies to new members, changes of the store, backups.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+use harness::counting::Counting;
+use harness::{Client, Cluster, Options, wait_for};
+use std::path::Path;
+use std::process::Command;
+
+const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
+const SECRET: &str = "correct horse battery";
+const DISK: [&str; 4] = ["--store", "disk", "--store-cache", "4mb"];
+
+fn on_disk(nodes: u16) -> Options {
+    let mut options = Options::new(WARLOCK, nodes);
+    options.flags = DISK.map(String::from).to_vec();
+    options
+}
+
+fn warlock(words: &[&str]) -> (bool, String) {
+    let output = Command::new(WARLOCK).args(words).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A value that belongs to a key and a round, of some KB.
+fn value(round: u32, n: u32) -> String {
+    format!("{round}.{n}.").repeat(600)
+}
+
+/// Writes keys, each acknowledged.
+fn write(client: &mut Client, round: u32, keys: std::ops::Range<u32>) {
+    let requests: Vec<[String; 3]> =
+        keys.map(|n| ["SET".into(), format!("key{n}"), value(round, n)]).collect();
+    for part in requests.chunks(100) {
+        assert!(client.pipeline(part).unwrap().iter().all(harness::Reply::is_ok));
+    }
+}
+
+fn check(client: &mut Client, round: u32, keys: std::ops::Range<u32>) {
+    let names: Vec<u32> = keys.collect();
+    for part in names.chunks(100) {
+        let requests: Vec<[String; 2]> = part.iter().map(|n| ["GET".into(), format!("key{n}")]).collect();
+        for (n, reply) in part.iter().zip(client.pipeline(&requests).unwrap()) {
+            assert!(
+                reply.text() == Some(value(round, *n)),
+                "key{n} is not what was acknowledged: {:.60}",
+                reply.to_string()
+            );
+        }
+    }
+}
+
+/// The boundary at which a node's rows stood when it was last started.
+fn opened_at(cluster: &Cluster, node: u16) -> u64 {
+    let log = cluster.log(node);
+    let line = log.lines().rev().find(|line| line.contains("the rows on disk are opened")).unwrap();
+    line.rsplit("slot=").next().unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_when_all_nodes_are_killed_at_once_or_one_alone() {
+    let mut cluster = Cluster::with(on_disk(3));
+    let nodes: Vec<_> = cluster.all().into_iter().zip(cluster.addresses()).collect();
+    let counters = Counting::start(&nodes, 1);
+    // More than a layer, so that some rows are with the engine, some on their way and some in the journal only.
+    write(&mut cluster.client(1), 1, 0..3_000);
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    (1..=3).for_each(|node| cluster.run(node));
+    cluster.wait_for_master();
+    for node in 1..=3 {
+        check(&mut cluster.client(node), 1, 0..3_000);
+    }
+    assert!((1..=3).any(|node| opened_at(&cluster, node) > 0), "no boundary ever reached an engine");
+    // One alone, while the others go on.
+    for node in 1..=3 {
+        let witness = node % 3 + 1;
+        write(&mut cluster.client(witness), 1 + u32::from(node), 0..500);
+        cluster.kill(node);
+        write(&mut cluster.client(witness), 1 + u32::from(node), 500..1_000);
+        cluster.run(node);
+        check(&mut cluster.client(node), 1 + u32::from(node), 0..1_000);
+        counters.wait_for_answers(&cluster.all(), 5);
+    }
+    cluster.wait_for_agreement();
+    counters.finish(&cluster.address(1)).unwrap();
+}
+
+#[test]
+fn the_journal_forgets_what_is_durable_in_the_store_and_a_new_member_gets_a_copy_of_the_rows() {
+    let mut options = on_disk(5);
+    options.flags.push("--wait-for-invitation".into());
+    options.env = vec![("WARLOCK_CLUSTER_SECRET".into(), SECRET.into())];
+    let mut cluster = Cluster::unformed(options);
+    (1..=3).for_each(|node| cluster.run(node));
+    for node in 1..=3 {
+        cluster.client(node).must(&["PING"]);
+    }
+    let (two, three) = (cluster.peer_address(2), cluster.peer_address(3));
+    assert!(cluster.client(1).must(&["WARLOCK", "JOIN", &two, &three]).to_string().contains("OK"));
+    cluster.wait_for_master();
+    let mut client = cluster.client(1);
+    write(&mut client, 1, 0..1_000);
+    for n in 0..300 {
+        assert_eq!(client.must(&["INCR", "count"]).integer(), Some(n + 1));
+    }
+    client.must(&["SET", "short", "lived", "PX", "100"]);
+    client.must(&["HSET", "hash", "a", "1", "b", "2"]);
+    client.must(&["RPUSH", "list", "x", "y"]);
+    let journal = |node: u16| {
+        let status = cluster.client(node).must(&["WARLOCK", "STATUS"]);
+        status.field("journal_bytes").and_then(harness::Reply::integer).unwrap()
+    };
+    assert!(journal(1) > 2_000_000);
+    for node in 1..=3 {
+        cluster.client(node).must(&["WARLOCK", "SNAPSHOT"]);
+        wait_for(&format!("the journal of node {node} to forget"), || {
+            (journal(node) < 500_000).then_some(())
+        });
+    }
+    // One keeps its rows on disk, one in memory: both get everything, and all agree.
+    cluster.run(4);
+    cluster.set_flags(&["--wait-for-invitation"]);
+    cluster.run(5);
+    for node in 4..=5 {
+        cluster.client(node).must(&["PING"]);
+        let added = client.must(&["WARLOCK", "ADD", &cluster.peer_address(node)]).to_string();
+        assert_eq!(added, format!("+OK n{node}"));
+        wait_for(&format!("node {node} to have the rows"), || {
+            let reply = cluster.client(node).ask(&["GET", "key0"]).ok()?;
+            (reply.text() == Some(value(1, 0))).then_some(())
+        });
+        check(&mut cluster.client(node), 1, 0..1_000);
+        assert_eq!(cluster.client(node).must(&["LRANGE", "list", "0", "-1"]).items().len(), 2);
+        assert!(cluster.log(node).contains("snapshot installed"), "node {node} got the log instead");
+    }
+    cluster.wait_for_agreement();
+    // And the copy is what it starts from.
+    cluster.set_flags(&DISK);
+    cluster.kill(4);
+    write(&mut client, 2, 0..100);
+    cluster.run(4);
+    check(&mut cluster.client(4), 2, 0..100);
+    check(&mut cluster.client(4), 1, 100..1_000);
+    assert!(opened_at(&cluster, 4) > 0);
+    cluster.wait_for_agreement();
+}
+
+#[test]
+fn rows_move_from_memory_to_disk_and_not_back_by_accident() {
+    let mut cluster = Cluster::start(WARLOCK, 1);
+    write(&mut cluster.client(1), 1, 0..300);
+    cluster.client(1).must(&["WARLOCK", "SNAPSHOT"]);
+    wait_for("a snapshot", || cluster.log(1).contains("snapshot taken").then_some(()));
+    write(&mut cluster.client(1), 2, 200..400);
+    cluster.kill(1);
+    cluster.set_flags(&DISK);
+    cluster.run(1);
+    check(&mut cluster.client(1), 1, 0..200);
+    check(&mut cluster.client(1), 2, 200..400);
+    assert!(cluster.log(1).contains("the store is filled from a snapshot"));
+    cluster.kill(1);
+    cluster.set_flags(&[]);
+    let said = cluster.refusal(1);
+    assert!(said.contains("--store disk") && said.contains("backup"), "{said}");
+    cluster.set_flags(&["--store", "disk", "--durability", "memory"]);
+    let said = cluster.refusal(1);
+    assert!(said.contains("durability is memory"), "{said}");
+    cluster.set_flags(&DISK);
+    cluster.run(1);
+    check(&mut cluster.client(1), 2, 200..400);
+}
+
+#[test]
+fn backups_and_recovery_work_from_rows_on_disk() {
+    let cluster = Cluster::with(on_disk(1));
+    write(&mut cluster.client(1), 1, 0..2_000);
+    cluster.client(1).must(&["WARLOCK", "SNAPSHOT"]);
+    write(&mut cluster.client(1), 2, 1_500..2_500);
+    let file = cluster.root().join("monday.warlock");
+    let (is_ok, shown) = warlock(&["admin", "-n", &cluster.address(1), "backup", text(&file)]);
+    assert!(is_ok && shown.contains("checked"), "{shown}");
+    let mut reborn = Cluster::unformed(on_disk(1));
+    let (dir, bind, peer) = (reborn.path(1), reborn.address(1), reborn.peer_address(1));
+    let restore = ["restore", text(&file), "--dir", text(&dir), "--bind", &bind, "--peer-bind", &peer];
+    let (is_ok, shown) = warlock(&restore);
+    assert!(is_ok && shown.contains("a new cluster of one"), "{shown}");
+    reborn.run(1);
+    check(&mut reborn.client(1), 1, 0..1_500);
+    check(&mut reborn.client(1), 2, 1_500..2_500);
+    reborn.kill(1);
+    // What is in the engine and what is in the journal only.
+    let dir = reborn.path(1);
+    let (is_ok, shown) = warlock(&["recover", "--force-new-cluster", "--yes", "--dir", text(&dir)]);
+    assert!(is_ok && shown.contains("a new cluster of one"), "{shown}");
+    reborn.run(1);
+    check(&mut reborn.client(1), 1, 0..1_500);
+    check(&mut reborn.client(1), 2, 1_500..2_500);
+    assert_eq!(reborn.client(1).must(&["DBSIZE"]).integer(), Some(2_500));
+}
