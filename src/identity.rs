@@ -70,8 +70,8 @@ impl fmt::Display for IdentityError {
         match self {
             IdentityError::Absent(path) => write!(
                 f,
-                "{} holds no node; form a cluster with 'warlock form', or, if this node lost its data, remove it from its \
-                 cluster and add it again as a new member",
+                "{} exists, but holds no node. If it is the place of a disk, mount the disk. If the node is new, remove the empty directory, or start \
+                 with --wait-for-invitation. If the node lost its data, WARLOCK REMOVE it from its cluster and ADD it again as a new member",
                 path.display()
             ),
             IdentityError::Present(path) => write!(

@@ -5,9 +5,12 @@ mod cli;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+const AFTER: &str = "'warlock COMMAND --help' has examples. Exit codes: 0 done · 1 refused or failed, with the reason on standard error · 2 wrong usage; \
+                     commands that talk to a cluster have more, see their help.";
+
 /// A strongly consistent coordination service that any Redis client can use.
 #[derive(Parser)]
-#[command(version = env!("WARLOCK_VERSION"), about, max_term_width = 100)]
+#[command(version = env!("WARLOCK_VERSION"), about, max_term_width = 100, after_help = AFTER)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -29,7 +32,7 @@ enum Command {
     Form(cli::form::Flags),
     /// Talk to a cluster, as redis-cli does.
     ///
-    /// Exit codes: 0 answered · 1 answered with an error · 2 wrong usage · 3 no node can be reached, or none answered in time.
+    /// Exit codes: 0 answered · 1 answered with an error · 2 wrong usage · 3 no node can be reached, takes the password, or answers in time.
     ///
     /// Examples:
     ///   warlock cli set greeting hello
@@ -39,7 +42,7 @@ enum Command {
     Cli(cli::shell::Flags),
     /// Show the members of a cluster: who is master, how far each one is, how busy it is.
     ///
-    /// Exit codes: 0 shown · 1 refused · 2 wrong usage · 3 no node can be reached.
+    /// Exit codes: 0 shown · 1 refused · 2 wrong usage · 3 no node can be reached, or takes the password.
     ///
     /// Examples:
     ///   warlock status -n 7001
@@ -48,7 +51,7 @@ enum Command {
     Status(cli::status::Flags),
     /// Put a quick load on a cluster and print how long answers took.
     ///
-    /// Writes keys that begin with `bench:` and removes none of them. Exit codes: 0 done · 2 wrong usage · 3 no node can be reached.
+    /// Writes keys that begin with `bench:` and removes none of them. Exit codes: 0 done · 2 wrong usage · 3 no node can be reached, or takes the password.
     ///
     /// Examples:
     ///   warlock bench -n 7001
@@ -89,7 +92,7 @@ enum Command {
     Elect(cli::elect::Flags),
     /// Administer a running cluster: the same as WARLOCK … of any Redis client.
     ///
-    /// Exit codes: 0 done · 1 refused · 2 wrong usage · 3 no node can be reached, or none answered in time. A join of nodes that are one cluster already
+    /// Exit codes: 0 done · 1 refused · 2 wrong usage · 3 no node can be reached, takes the password, or answers in time. A join of nodes that are one cluster already
     /// is no error.
     ///
     /// Examples:

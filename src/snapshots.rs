@@ -151,6 +151,14 @@ impl Snapshots {
         Ok(Self::at(Place::Disk(directory), id, wake))
     }
 
+    /// How much room the disk has that they lie on.
+    #[must_use]
+    pub fn disk_free(&self) -> Option<u64> {
+        let Place::Disk(directory) = &self.place else { return None };
+        let disk = rustix::fs::statvfs(directory).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     /// Snapshots that are kept in memory.
     #[must_use]
     pub fn in_memory(id: [u8; 16], wake: std::sync::Arc<dyn Fn() + Send + Sync>) -> Snapshots {

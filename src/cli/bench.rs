@@ -180,12 +180,12 @@ fn report(flags: &Flags, outcomes: Vec<Result<Seen, ClientError>>, elapsed: Dura
     };
     let per_second = latency.len() as f64 / elapsed.as_secs_f64();
     println!(
-        "{:?}, {} connections × {}: {per_second:.0} commands/s ({} in {:.1} s)",
-        flags.workload,
+        "{}: {per_second:.0} commands/s ({} in {:.1} s, over {} connections, {} at once on each)",
+        flags.workload.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default(),
+        latency.len(),
+        elapsed.as_secs_f64(),
         flags.clients,
         flags.pipeline,
-        latency.len(),
-        elapsed.as_secs_f64()
     );
     let ms = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1_000.0;
     println!(

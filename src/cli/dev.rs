@@ -132,19 +132,30 @@ fn announce(
         members.len(),
         if is_temporary { ", data in a temporary directory" } else { "" }
     );
-    for (directory, contact) in members {
-        println!("  {}   {}", contact.client, directory.display());
+    println!("  node  client{}role    data", " ".repeat(members[0].1.client.len() - 4));
+    for (index, (directory, contact)) in members.iter().enumerate() {
+        let role = role(&contact.client);
+        println!("  n{:<4} {}  {role:<7} {}", index + 1, contact.client, directory.display());
     }
     let port = addresses[0].rsplit(':').next().unwrap_or_default();
     println!(
-        "Any Redis client works against any node. Try:\n  redis-cli -p {port} set greeting hello\n  warlock cli -n {port} get greeting\nCtrl-C stops it."
+        "Any Redis client works against any node. Try:\n  redis-cli -p {port} set greeting hello\n  warlock cli -n {port} get greeting\n  \
+         warlock status -n {port} --watch\nCtrl-C stops it."
     );
     Ok(())
 }
 
 /// A read, which a node answers only when there is a master.
 fn serves(address: &str) -> bool {
+    client(address).ask(&["EXISTS", "warlock"]).is_ok_and(|reply| reply.integer().is_some())
+}
+
+fn role(address: &str) -> String {
+    let status = client(address).ask(&["WARLOCK", "STATUS"]).ok();
+    status.and_then(|status| status.field("role")?.text()).unwrap_or_default()
+}
+
+fn client(address: &str) -> Client {
     let nodes = vec![address.to_string()];
-    let mut client = Client::new(Access { nodes, password: None, patience: Duration::from_secs(10) });
-    client.ask(&["EXISTS", "warlock"]).is_ok_and(|reply| reply.integer().is_some())
+    Client::new(Access { nodes, password: None, patience: Duration::from_secs(10) })
 }

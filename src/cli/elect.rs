@@ -5,11 +5,13 @@ use super::hold::{self, Ended, FAILED, NotHeld, Wanted};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
-use warlock::client::{Client, Value};
+use warlock::client::{Client, ClientError, Value};
 use warlock::settings;
 
-/// How often the leader is asked for.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the leader is asked for although nothing was heard: a node that fell silent is noticed so.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Before the next node is asked, when one could not answer.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// What stands on the command line.
 #[derive(Args, Debug)]
@@ -68,34 +70,57 @@ pub fn run(flags: &Flags) -> ExitCode {
     }
 }
 
+/// Prints each leader. The nodes tell every change of a lock on its channel, so nobody has to ask again and again.
 fn watch(flags: &Flags) -> ExitCode {
     let mut client = flags.access.client();
-    let mut last = None;
+    let channel = format!("__lock__:{}", flags.name);
+    let (mut subscribed, mut last) = (None, None);
     loop {
+        // The subscription comes first: what changes after the question is told.
+        if subscribed != Some(client.connections()) {
+            let is_sent = client.send(&["SUBSCRIBE", &channel]).is_ok();
+            subscribed = is_sent.then(|| client.connections());
+        }
         match leader(&mut client, &flags.name) {
             Ok(Some((token, value))) if last != Some(token) => {
                 println!("{token} {value}");
                 last = Some(token);
             }
             Ok(_) => {}
-            Err(why) => {
+            Err(Trouble::Passing) => {
+                client.disconnect();
+                std::thread::sleep(ASK_AGAIN);
+                continue;
+            }
+            Err(Trouble::Lasting(why)) => {
                 eprintln!("warlock: {why}");
                 return ExitCode::from(FAILED);
             }
         }
-        std::thread::sleep(LOOK_EVERY);
+        if subscribed == Some(client.connections()) && client.listen(LOOK_EVERY).is_err() {
+            subscribed = None;
+        }
     }
 }
 
-/// The leader's token and value. What cannot be asked now is asked again; what is refused is an error.
-fn leader(client: &mut Client, name: &str) -> Result<Option<(i64, String)>, String> {
+/// Why there is no answer.
+enum Trouble {
+    /// Another try, at another node, may succeed.
+    Passing,
+    /// It would be refused again.
+    Lasting(String),
+}
+
+/// The leader's token and value, if there is one.
+fn leader(client: &mut Client, name: &str) -> Result<Option<(i64, String)>, Trouble> {
     let info = match client.ask(&["LOCK.INFO", name]) {
-        Ok(Value::Error(text)) if !text.starts_with("WRONGTYPE") && !text.starts_with("NOAUTH") => {
-            return Ok(None);
-        }
-        Ok(Value::Error(text)) => return Err(text),
+        Ok(Value::Error(text)) if hold::is_passing(&text) => return Err(Trouble::Passing),
+        Ok(Value::Error(text)) => return Err(Trouble::Lasting(text)),
         Ok(info) => info,
-        Err(_) => return Ok(None),
+        Err(error @ (ClientError::NotRedis(..) | ClientError::Refused(..))) => {
+            return Err(Trouble::Lasting(error.to_string()));
+        }
+        Err(_) => return Err(Trouble::Passing),
     };
     let holder = info.field("holders").and_then(|holders| holders.elements().first());
     Ok(holder.and_then(|holder| {

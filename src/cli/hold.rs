@@ -138,7 +138,7 @@ pub fn acquire(flags: &AccessFlags, wanted: &Wanted) -> Result<Held, NotHeld> {
 }
 
 /// Errors that another try may not meet.
-fn is_passing(text: &str) -> bool {
+pub fn is_passing(text: &str) -> bool {
     ["TRYAGAIN", "CLUSTERDOWN", "UNCERTAIN", "LOADING", "UNBLOCKED"].iter().any(|word| text.starts_with(word))
 }
 

@@ -1,7 +1,7 @@
 //! A Redis client for the command line: one connection at a time, to any of several nodes.
 //!
-//! It tells what was certainly not sent from what may have run: only the first is ever sent again, to the next node. Pushes that arrive between
-//! replies are kept apart.
+//! It tells what was certainly not sent from what may have run: only the first is ever sent again, to the next node. A connection that was closed while
+//! nobody used it is noticed before the next command is sent. Pushes that arrive between replies are kept apart.
 
 pub mod show;
 pub mod value;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How long one node has to take a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// A connection that was not used for so long is looked at before it is used again.
+const IDLE: Duration = Duration::from_millis(50);
 
 /// Why there is no reply.
 #[derive(Debug)]
@@ -78,6 +80,7 @@ pub struct Client {
     /// The node to try next.
     next: usize,
     link: Option<Link>,
+    connections: u64,
     pushes: VecDeque<Vec<Value>>,
 }
 
@@ -85,19 +88,26 @@ struct Link {
     address: String,
     stream: TcpStream,
     buffer: Vec<u8>,
+    used: Instant,
 }
 
 impl Client {
     /// A client that connects when it is first needed.
     #[must_use]
     pub fn new(access: Access) -> Client {
-        Client { access, next: 0, link: None, pushes: VecDeque::new() }
+        Client { access, next: 0, link: None, connections: 0, pushes: VecDeque::new() }
     }
 
     /// The node it is connected to.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         self.link.as_ref().map(|link| link.address.as_str())
+    }
+
+    /// How many connections it has made. What a connection remembers, a subscription for instance, is gone with the next one.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.connections
     }
 
     /// Sends a command and waits for its reply.
@@ -182,9 +192,13 @@ impl Client {
     }
 
     fn connect(&mut self) -> Result<&mut Link, ClientError> {
+        if self.link.as_ref().is_some_and(Link::is_closed) {
+            self.disconnect();
+        }
         if self.link.is_none() {
             let link = self.dial()?;
             self.link = Some(link);
+            self.connections += 1;
         }
         self.link.as_mut().ok_or_else(|| ClientError::Unreachable(Vec::new()))
     }
@@ -197,7 +211,8 @@ impl Client {
             let index = (self.next + turn) % nodes;
             let Some(address) = self.access.nodes.get(index).cloned() else { break };
             match dial(&address).and_then(|stream| {
-                Link { address: address.clone(), stream, buffer: Vec::new() }.greet(&self.access)
+                let (address, used) = (address.clone(), Instant::now());
+                Link { address, stream, buffer: Vec::new(), used }.greet(&self.access)
             }) {
                 Ok(link) => {
                     self.next = index;
@@ -248,10 +263,27 @@ impl Link {
                 Err(Greeting::Refused(ClientError::Refused(self.address.clone(), why)))
             }
             Ok(Some(_)) => Ok(self),
-            Ok(None) => Err(Greeting::Failed("it takes connections, but does not answer".to_string())),
+            Ok(None) => Err(Greeting::Failed(
+                "it takes connections, but does not answer; is this the port for clients?".to_string(),
+            )),
             Err(error @ ClientError::NotRedis(..)) => Err(Greeting::Refused(error)),
+            Err(ClientError::Uncertain(_, why)) => Err(Greeting::Failed(format!(
+                "it hung up at the greeting ({why}); is this the port for clients?"
+            ))),
             Err(error) => Err(Greeting::Failed(error.to_string())),
         }
+    }
+
+    /// Whether the other side closed it while nobody used it.
+    fn is_closed(&self) -> bool {
+        if self.used.elapsed() < IDLE || self.stream.set_nonblocking(true).is_err() {
+            return false;
+        }
+        let is_closed = match self.stream.peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        is_closed || self.stream.set_nonblocking(false).is_err()
     }
 
     /// The next reply or push; nothing when none came in time.
@@ -276,7 +308,10 @@ impl Link {
             let mut chunk = [0; 16_384];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(lost("the connection was closed".to_string())),
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Ok(count) => {
+                    self.buffer.extend_from_slice(&chunk[..count]);
+                    self.used = Instant::now();
+                }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

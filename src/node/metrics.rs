@@ -107,6 +107,10 @@ impl Probed for Running {
             "Cluster time, which expiry goes by.",
             core.ledger.cluster_ms() as f64 / 1_000.0,
         );
+        if let Some(free) = self.snapshots.borrow().disk_free() {
+            let help = "Bytes that are free on the disk of this node's data.";
+            page.gauge("warlock_disk_free_bytes", help, free as f64);
+        }
         page.gauge(
             "warlock_disk_low",
             "1 while this node refuses writes because its disk is nearly full.",

@@ -30,6 +30,7 @@ impl Running {
             (text("lease_left_ms"), number(self.lease_left_ms())),
             (text("waiting"), number(facts.waiting as u64)),
             (text("journal_bytes"), number(facts.journal_bytes)),
+            (text("disk_free_bytes"), self.snapshots.borrow().disk_free().map_or(Reply::Null, number)),
             (text("version"), text(env!("CARGO_PKG_VERSION"))),
         ])
     }
