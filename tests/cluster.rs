@@ -222,3 +222,30 @@ fn a_directory_that_is_no_node_or_is_in_use_is_refused_with_the_way_out() {
     let message = run(&cluster.path(1));
     assert!(message.contains("journal"), "{message}");
 }
+
+/// Whether the kernel would hand a SIGTERM to a handler of the process.
+fn handles_sigterm(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    caught & (1 << (Signal::TERM.as_raw() - 1)) != 0
+}
+
+#[test]
+fn a_node_that_is_told_to_go_while_it_starts_ends_with_0() {
+    let mut was_seen = false;
+    // A busy machine may let the node start before we look: then once more.
+    for _ in 0..10 {
+        let mut cluster = Cluster::unformed(harness::Options::new(WARLOCK, 1));
+        cluster.run(1);
+        let pid = cluster.pid(1).unwrap();
+        wait_for("a handler of SIGTERM", || handles_sigterm(pid).then_some(()));
+        was_seen = !cluster.log(1).contains("node started");
+        let status = cluster.terminate(1);
+        assert!(status.success(), "told to go in its first moments, it ended with {status}");
+        if was_seen {
+            break;
+        }
+    }
+    assert!(was_seen, "SIGTERM is handled only when the node runs already");
+}

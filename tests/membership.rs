@@ -1,7 +1,7 @@
 //! Clusters that are formed, grown and shrunk over the network, by real processes; and what a wrong word in it must not do.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-use harness::{Client, Cluster, Options, Reply, wait_for};
+use harness::{Client, Cluster, Options, Recorded, Reply, wait_for};
 use std::process::Command;
 
 const SECRET: &str = "correct horse battery";
@@ -82,6 +82,13 @@ fn empty_nodes_form_a_cluster_and_a_wrong_word_changes_nothing() {
 #[test]
 fn a_node_is_added_replaced_and_leaves_while_clients_write() {
     let mut cluster = formed(3, 5);
+    let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    eprintln!("SEED={seed}");
+    // On the first members; those that leave or die refuse, or cannot be reached any more.
+    let founders: Vec<String> = (1..=3).map(|node| cluster.address(node)).collect();
+    let work = Recorded::start(&founders, 2, seed, "member:");
+    work.wait_for_answers(100);
     let mut client = cluster.client(2);
     for n in 0..100 {
         assert!(client.must(&["SET", &format!("key{n}"), "value"]).is_ok());
@@ -89,17 +96,36 @@ fn a_node_is_added_replaced_and_leaves_while_clients_write() {
     assert_eq!(client.must(&["WARLOCK", "ADD", &cluster.peer_address(4)]).to_string(), "+OK n4");
     wait_for_members(&cluster, 2, &["n1", "n2", "n3", "n4"]);
     assert_eq!(cluster.client(4).must(&["GET", "key99"]).to_string(), "value");
+    assert_eq!(work.failed(), 0, "a node that is added costs no request");
+    let late = Recorded::start(&[cluster.address(4)], 2, seed + 1, "late:");
+    work.wait_for_answers(100);
     // Replace: a new one in, the dead one out.
     cluster.kill(3);
     assert_eq!(client.must(&["WARLOCK", "ADD", &cluster.peer_address(5)]).to_string(), "+OK n5");
     wait_for("n3 to be removed", || client.ask(&["WARLOCK", "REMOVE", "n3"]).unwrap().is_ok().then_some(()));
     wait_for_members(&cluster, 4, &["n1", "n2", "n4", "n5"]);
+    work.wait_for_answers(100);
+    late.wait_for_answers(100);
     // The master leaves: it hands over first, nothing is lost, and its process ends.
     let master = cluster.master();
     let witness = if master == 4 { 5 } else { 4 };
     assert!(cluster.client(master).must(&["WARLOCK", "LEAVE"]).is_ok());
     assert!(cluster.client(witness).must(&["SET", "after", "all"]).is_ok());
     assert!(cluster.wait_for_exit(master).success(), "a node that left ends with 0");
+    if master != 4 {
+        late.wait_for_answers(100);
+    }
+    work.wait_for_answers(100);
+    // A member that lives is taken out: it serves nobody any more, and its process ends.
+    let removed = if master == 5 { 4 } else { 5 };
+    let witness = if master == 1 { 2 } else { 1 };
+    wait_for("a living member to be removed", || {
+        cluster.client(witness).ask(&["WARLOCK", "REMOVE", &format!("n{removed}")]).ok()?.is_ok().then_some(())
+    });
+    assert!(cluster.wait_for_exit(removed).success(), "a node that was removed ends with 0");
+    work.wait_for_answers(100);
+    work.finish(&cluster.address(witness)).must_be_linearizable();
+    late.finish(&cluster.address(witness)).must_be_linearizable();
     cluster.wait_for_agreement();
     let output = Command::new(env!("CARGO_BIN_EXE_warlock"))
         .args(["server", "--dir"])

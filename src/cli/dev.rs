@@ -63,9 +63,12 @@ pub fn run(flags: &Flags) -> Outcome {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let waiting = std::thread::spawn(move || ends.into_iter().collect::<Result<Vec<()>, NodeError>>());
+    let signal = {
+        let _inside = runtime.enter();
+        super::server::stop_signal()?
+    };
     runtime.block_on(async {
         let mut look = tokio::time::interval(Duration::from_millis(200));
-        let signal = super::server::stop_signal();
         tokio::pin!(signal);
         loop {
             tokio::select! {

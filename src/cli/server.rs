@@ -5,6 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
 use warlock::settings::{self, LogFormat, Settings, TABLE};
 use warlock::startup;
 
@@ -69,6 +70,15 @@ impl clap::Args for Flags {
 
 /// Runs a node until it is told to stop.
 pub fn run(flags: &Flags) -> Outcome {
+    // A local runtime, and the node as one of its tasks: inside a `LocalSet`, or as the future that is blocked on, every wake-up of a task costs
+    // one more look at the sockets.
+    let options = tokio::runtime::LocalOptions::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(options)?;
+    // First of all: whoever is told to stop in its first milliseconds ends like any other, too.
+    let stop = {
+        let _inside = runtime.enter();
+        stop_signal()?
+    };
     let variable = |name: &str| std::env::var(name).ok();
     let given = settings::given(|name| flags.values.get(name).cloned(), variable, flags.config.as_deref())?;
     let settings = Settings::new(&given)?;
@@ -77,11 +87,7 @@ pub fn run(flags: &Flags) -> Outcome {
         return Ok(());
     }
     start_log(&settings)?;
-    // A local runtime, and the node as one of its tasks: inside a `LocalSet`, or as the future that is blocked on, every wake-up of a task costs
-    // one more look at the sockets.
-    let options = tokio::runtime::LocalOptions::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(options)?;
-    let node = runtime.spawn_local(startup::run(settings, stop_signal()));
+    let node = runtime.spawn_local(startup::run(settings, stop));
     runtime.block_on(node)??;
     Ok(())
 }
@@ -99,15 +105,14 @@ fn start_log(settings: &Settings) -> Outcome {
     Ok(())
 }
 
-/// Ready when the process is told to stop.
-pub async fn stop_signal() {
-    let interrupt = tokio::signal::ctrl_c();
-    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(terminate) => terminate,
-        Err(_) => return std::future::pending().await,
-    };
-    tokio::select! {
-        _ = interrupt => {}
-        _ = terminate.recv() => {}
-    }
+/// Ready when the process is told to stop, from this call on. Must be called inside a runtime.
+pub fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }

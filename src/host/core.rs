@@ -4,9 +4,10 @@
 //! answer until nothing is left to say inside this node, and then does the slow things once for all of it: one batch to the journal,
 //! one write per peer. Batches form by draining, never by waiting.
 //!
-//! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable.
+//! What a role says leaves only after everything that this role asked to persist is durable: [`super::durability`].
 
 use super::links::{Outbox, class_of};
+use super::durability::{Durability, Fatal};
 use super::log::Log;
 use super::meters::Meters;
 use super::parked::Parked;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use storage::journal::{AppendError, SubmitError};
+use storage::journal::Failure;
 use storage::machine::Event;
 use storage::machine::locks::LockEvent;
 
@@ -42,33 +43,6 @@ pub trait Backend: consensus::Machine {
 
     /// Whether a command still waits.
     fn is_waiting(&mut self, id: CommandId) -> bool;
-}
-
-/// Something that the core cannot go on from.
-#[derive(Debug)]
-pub enum Fatal {
-    /// The journal failed: nothing that this node says could be trusted any more.
-    Journal(AppendError),
-    /// The journal cannot take a batch at all.
-    Submit(SubmitError),
-}
-
-impl std::fmt::Display for Fatal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Fatal::Journal(error) => write!(f, "the journal failed: {error}"),
-            Fatal::Submit(error) => write!(f, "the journal refused a batch: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Fatal {}
-
-/// What waits until the journal is durable up to a batch.
-struct Waiting {
-    batch: u64,
-    sends: Vec<Envelope>,
-    spawns: Vec<Spawn>,
 }
 
 /// What the surroundings of the core have to do; taken after each turn.
@@ -111,20 +85,9 @@ pub struct Core<B> {
     /// What it measures about itself.
     pub meters: Meters,
     config: Arc<Config>,
-    log: Log,
-    /// The fold of everything appended to the journal: what a checkpoint has to say.
-    durable: Durable,
+    durability: Durability,
     inbox: Vec<Letter>,
     local: VecDeque<(Address, RoleId, Message)>,
-    records: Vec<Bytes>,
-    records_bytes: usize,
-    /// The batch that this turn's records will be.
-    batch: u64,
-    /// Batches up to here are durable.
-    synced: u64,
-    /// Per kind of role, the last batch with a record of it.
-    gates: [u64; 4],
-    waiting: VecDeque<Waiting>,
     outboxes: BTreeMap<NodeId, Rc<Outbox>>,
     frame: BytesMut,
     pub(super) waiters: Waiters,
@@ -132,22 +95,6 @@ pub struct Core<B> {
     pub(super) todo: Todo,
     outcomes: Vec<(CommandId, Outcome)>,
     applied_before: u64,
-    /// The journal could not take a batch.
-    refused: Option<SubmitError>,
-    /// The batch that is the last checkpoint.
-    checkpoint: u64,
-}
-
-/// Records of one turn that go to the journal as one batch, at most; a batch must fit into a segment with room to spare.
-const BATCH_BYTES_MAX: usize = 8 << 20;
-
-fn gate_of(role: RoleId) -> usize {
-    match role {
-        RoleId::Replica => 0,
-        RoleId::Leader => 1,
-        RoleId::Acceptor => 2,
-        RoleId::Scout(_) | RoleId::Commander(..) | RoleId::Host => 3,
-    }
 }
 
 impl<B: Backend> Core<B> {
@@ -159,48 +106,29 @@ impl<B: Backend> Core<B> {
         recovered: (Node, Outputs),
         (ledger, backend): (Ledger, B),
         config: Arc<Config>,
-        mut log: Log,
+        log: Log,
         durable: Durable,
     ) -> Result<Core<B>, Fatal> {
         let (node, mut outputs) = recovered;
         // The new incarnation is durable before the first command id of this life.
-        let records: Vec<Bytes> = outputs.persist.iter().map(codec::record_to_bytes).collect();
-        let batch = log.append(records).map_err(Fatal::Submit)?;
+        let durability = Durability::start(log, durable, std::mem::take(&mut outputs.persist))?;
         let mut core = Core {
+            applied_before: ledger.applied(),
             node,
             ledger,
             backend,
             meters: Meters::default(),
             config,
-            log,
-            durable,
+            durability,
             inbox: Vec::new(),
             local: VecDeque::new(),
-            records: Vec::new(),
-            records_bytes: 0,
-            batch: batch + 1,
-            synced: 0,
-            gates: [0; 4],
-            waiting: VecDeque::new(),
             outboxes: BTreeMap::new(),
             frame: BytesMut::new(),
             waiters: Waiters::default(),
             parked: Parked::default(),
             todo: Todo::default(),
             outcomes: Vec::new(),
-            applied_before: 0,
-            refused: None,
-            checkpoint: 0,
         };
-        for record in outputs.persist.drain(..) {
-            core.durable.apply(record);
-        }
-        while core.synced < batch {
-            let (through, result) = core.log.wait();
-            result.map_err(Fatal::Journal)?;
-            core.synced = through;
-        }
-        core.applied_before = core.ledger.applied();
         core.perform(RoleId::Replica, outputs, super::clock::now());
         Ok(core)
     }
@@ -271,6 +199,9 @@ impl<B: Backend> Core<B> {
                 self.todo.admin.push(letter.message);
                 continue;
             }
+            if self.durability.must_lose(&letter.message) {
+                continue;
+            }
             let outputs = self.node.deliver(letter.from, letter.role, letter.message, now);
             self.perform(letter.role, outputs, now);
         }
@@ -323,15 +254,9 @@ impl<B: Backend> Core<B> {
 
     fn perform(&mut self, role: RoleId, outputs: Outputs, now: Now) {
         let Outputs { persist, sends, spawns, retires: _, calls } = outputs;
-        let gate = gate_of(role);
         for record in persist {
-            self.gates[gate] = self.batch;
-            let bytes = codec::record_to_bytes(&record);
-            self.records_bytes += bytes.len();
-            self.records.push(bytes);
-            self.durable.apply(record);
-            if self.records_bytes > BATCH_BYTES_MAX {
-                self.append_records();
+            if let Some(batch) = self.durability.persist(role, record) {
+                self.meters.appended(batch);
             }
         }
         for call in calls {
@@ -340,11 +265,8 @@ impl<B: Backend> Core<B> {
         if sends.is_empty() && spawns.is_empty() {
             return;
         }
-        if self.gates[gate] > self.synced {
-            self.waiting.push_back(Waiting { batch: self.gates[gate], sends, spawns });
-        } else {
-            self.release(sends, spawns, now);
-        }
+        let (sends, spawns) = self.durability.hold(role, sends, spawns);
+        self.release(sends, spawns, now);
     }
 
     fn release(&mut self, sends: Vec<Envelope>, spawns: Vec<Spawn>, now: Now) {
@@ -434,43 +356,24 @@ impl<B: Backend> Core<B> {
     // ---- the journal ----
 
     fn take_completions(&mut self, now: Now) -> Result<(), Fatal> {
-        while let Some((through, result)) = self.log.poll() {
-            result.map_err(Fatal::Journal)?;
-            self.synced = through;
+        while let Some(through) = self.durability.poll()? {
             self.meters.synced(through);
         }
-        while self.waiting.front().is_some_and(|waiting| waiting.batch <= self.synced) {
-            if let Some(Waiting { sends, spawns, .. }) = self.waiting.pop_front() {
-                self.release(sends, spawns, now);
-            }
+        while let Some(released) = self.durability.next_released() {
+            self.release(released.sends, released.spawns, now);
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Fatal> {
-        self.append_records();
-        if let Some(error) = self.refused.take() {
-            return Err(Fatal::Submit(error));
+        if let Some(batch) = self.durability.append() {
+            self.meters.appended(batch);
         }
+        self.durability.check()?;
         for outbox in self.outboxes.values() {
             outbox.flush();
         }
         Ok(())
-    }
-
-    fn append_records(&mut self) {
-        self.records_bytes = 0;
-        if self.records.is_empty() || self.refused.is_some() {
-            return;
-        }
-        match self.log.append(std::mem::take(&mut self.records)) {
-            Ok(batch) => {
-                assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
-                self.meters.appended(batch);
-                self.batch = batch + 1;
-            }
-            Err(error) => self.refused = Some(error), // the turn ends with it
-        }
     }
 
     /// A snapshot up to `slot` is durable: the journal need not say any more what it covers.
@@ -478,26 +381,8 @@ impl<B: Backend> Core<B> {
     /// # Errors
     /// When the journal cannot take the checkpoint.
     pub fn snapshot_taken(&mut self, slot: u64) -> Result<(), Fatal> {
-        self.checkpoint(slot)?;
+        self.durability.checkpoint(slot)?;
         self.post(RoleId::Replica, Message::SnapshotTaken { slot });
-        Ok(())
-    }
-
-    fn checkpoint(&mut self, slot: u64) -> Result<(), Fatal> {
-        self.durable.forget_through(slot);
-        let records: Vec<Bytes> =
-            self.durable.clone().into_records().iter().map(codec::record_to_bytes).collect();
-        // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
-        self.records.clear();
-        self.records_bytes = 0;
-        let batch = self.log.checkpoint(records).map_err(Fatal::Submit)?;
-        self.batch = batch + 1;
-        self.checkpoint = batch;
-        for gate in &mut self.gates {
-            if *gate >= batch {
-                *gate = batch;
-            }
-        }
         Ok(())
     }
 
@@ -521,13 +406,13 @@ impl<B: Backend> Core<B> {
             }
         }
         self.give_up_missed();
-        self.checkpoint(slot)
+        self.durability.checkpoint(slot)
     }
 
     /// Whether a checkpoint is still on its way to the disk.
     #[must_use]
     pub fn is_checkpointing(&self) -> bool {
-        self.synced < self.checkpoint
+        self.durability.is_checkpointing()
     }
 
     /// How many clients wait.
@@ -539,12 +424,24 @@ impl<B: Backend> Core<B> {
     /// How much the journal would have to replay.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
-        self.log.live_bytes()
+        self.durability.journal_bytes()
     }
 
     /// The fold of the journal, to look at.
     #[must_use]
     pub fn records(&self) -> &Durable {
-        &self.durable
+        self.durability.fold()
+    }
+
+    /// Whether so much waits for room on the disk that this node falls behind.
+    #[must_use]
+    pub fn falls_behind(&self) -> bool {
+        self.durability.is_overfull()
+    }
+
+    /// Why nothing gets durable now, if the disk is full.
+    #[must_use]
+    pub fn disk_full(&self) -> Option<Arc<Failure>> {
+        self.durability.disk_full()
     }
 }

@@ -5,7 +5,11 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
-use storage::journal::{AppendError, Journal, SubmitError};
+use std::time::Duration;
+use storage::journal::{AppendError, Failure, Journal, SubmitError};
+
+/// How long a wait goes on before it looks whether the disk is full.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// A node's log of records.
 pub enum Log {
@@ -69,17 +73,42 @@ impl Log {
         }
     }
 
-    /// Waits for the next outcome; only when something is under way.
-    pub fn wait(&mut self) -> (u64, Result<(), AppendError>) {
+    /// Waits for the next outcome, but not for room; only when something is under way.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn wait(&mut self) -> Result<(u64, Result<(), AppendError>), Arc<Failure>> {
         match self {
-            Log::Disk(journal) => {
-                let completion = journal.wait();
-                (completion.through, completion.result)
-            }
+            Log::Disk(journal) => loop {
+                if let Some(completion) = journal.wait_for(GLANCE) {
+                    return Ok((completion.through, completion.result));
+                }
+                if let Some(failure) = journal.disk_full() {
+                    return Err(failure);
+                }
+            },
             Log::Memory(memory) => {
                 memory.told = memory.submitted;
-                (memory.told, Ok(()))
+                Ok((memory.told, Ok(())))
             }
+        }
+    }
+
+    /// Why nothing gets durable now, if the disk is full.
+    #[must_use]
+    pub fn disk_full(&self) -> Option<Arc<Failure>> {
+        match self {
+            Log::Disk(journal) => journal.disk_full(),
+            Log::Memory(_) => None,
+        }
+    }
+
+    /// Bytes that wait for the disk.
+    #[must_use]
+    pub fn queued_bytes(&self) -> u64 {
+        match self {
+            Log::Disk(journal) => journal.queued_bytes(),
+            Log::Memory(_) => 0,
         }
     }
 

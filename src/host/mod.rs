@@ -5,6 +5,8 @@ pub mod boundaries;
 pub mod calls;
 pub mod clock;
 pub mod core;
+pub mod durability;
+pub mod early;
 pub mod faults;
 pub mod handshake;
 pub mod links;

@@ -27,7 +27,8 @@ pub use peers::member_contact;
 use crate::disk::Disk;
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
-use crate::host::core::{Core, Fatal};
+use crate::host::core::Core;
+use crate::host::durability::Fatal;
 use crate::host::links::{self, Outbox};
 use crate::http;
 use crate::identity::{Contact, IdentityError, NodeIdentity};
@@ -35,6 +36,7 @@ use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use bytes::Bytes;
 use consensus::{AdminError, NodeId, Time};
+use room::Room;
 use server::{Answer, Engine, Face, Facts, Ticket};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -145,7 +147,8 @@ struct Running {
     ledger_time: Cell<(u64, Time)>,
     is_admitting: Cell<bool>,
     is_removed: Cell<bool>,
-    is_disk_low: Cell<bool>,
+    /// On the disk.
+    room: Cell<Room>,
     is_dismissed: Cell<bool>,
 }
 
@@ -197,7 +200,7 @@ pub async fn run(
         ledger_time: Cell::default(),
         is_admitting: Cell::new(false),
         is_removed: Cell::new(false),
-        is_disk_low: Cell::new(false),
+        room: Cell::default(),
         is_dismissed: Cell::new(false),
         identity,
     });
@@ -219,8 +222,7 @@ pub async fn run(
         tokio::task::spawn_local(async move { node.forget_waits().await })
     };
     let probing = probes.map(|probes| tokio::task::spawn_local(http::listen(probes, node.clone())));
-    let is_watched = !settings.is_memory() && settings.disk_reserve > 0;
-    let watching = is_watched.then(|| {
+    let watching = (!settings.is_memory()).then(|| {
         tokio::task::spawn_local(room::watch(node.clone(), settings.dir.clone(), settings.disk_reserve))
     });
     let view = node.core.borrow().node.replica().view().clone();
@@ -270,6 +272,9 @@ impl Engine for Running {
         if self.is_removed.get() {
             return self.refuse(ticket, REMOVED);
         }
+        if self.core.borrow().falls_behind() {
+            return self.refuse(ticket, room::TOO_FAR_BEHIND);
+        }
         self.core.borrow_mut().read_later(ticket, clock::now());
         self.wake.notify_one();
     }
@@ -278,8 +283,8 @@ impl Engine for Running {
         if self.is_removed.get() {
             return self.refuse(ticket, REMOVED);
         }
-        if self.is_disk_low.get() {
-            return self.refuse(ticket, room::NO_ROOM);
+        if let Some(why) = self.room.get().refusal() {
+            return self.refuse(ticket, why);
         }
         self.core.borrow_mut().submit(payload, ticket, clock::now());
         self.wake.notify_one();

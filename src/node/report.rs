@@ -2,6 +2,7 @@
 
 use super::Running;
 use super::peers::member_contact;
+use super::room::Room;
 use crate::host::calls::{Answer, MemberFacts, Question};
 use crate::host::clock;
 use crate::identity::Contact;
@@ -84,7 +85,7 @@ impl Running {
             role: facts.role.to_string(),
             applied: facts.applied,
             version: env!("CARGO_PKG_VERSION").to_string(),
-            is_disk_low: self.is_disk_low.get(),
+            is_disk_low: self.room.get() != Room::Enough,
         }
     }
 

@@ -66,7 +66,7 @@ impl Running {
         }
     }
 
-    fn is_master(&self) -> bool {
+    pub(super) fn is_master(&self) -> bool {
         let view = self.core.borrow().node.leader().view().clone();
         view.current.voters().count() > 1 && self.core.borrow().node.leader().is_master(clock::now())
     }

@@ -31,6 +31,11 @@ impl Failure {
     pub fn is_disk_full(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
+
+    /// Whether a write, and not a sync, found the disk full: it may be made again.
+    pub(super) fn is_write_without_room(&self) -> bool {
+        self.operation == "write" && self.is_disk_full()
+    }
 }
 
 impl fmt::Display for Failure {
@@ -240,11 +245,6 @@ impl std::error::Error for SubmitError {}
 /// Why accepted requests did not become durable.
 #[derive(Clone, Debug)]
 pub enum AppendError {
-    /// No room for a new segment. Nothing of these batches was written; append them again later.
-    DiskFull(Arc<Failure>),
-    /// The host had not yet taken a `DiskFull` completion when it appended these batches, so taking them would have
-    /// left a gap in the order. Nothing of them was written; append them again after the ones refused before.
-    AfterRefusal,
     /// A write or sync failed: the journal is poisoned and the node must stop. Whether these batches are on the disk is
     /// unknown until the journal is opened again.
     Failed(Arc<Failure>),
@@ -252,30 +252,9 @@ pub enum AppendError {
     Stopped,
 }
 
-impl AppendError {
-    /// Whether the node must stop. Otherwise the requests may be made again.
-    pub fn is_fatal(&self) -> bool {
-        matches!(self, AppendError::Failed(_) | AppendError::Stopped)
-    }
-
-    /// Whether the cause is a full disk.
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self, AppendError::DiskFull(_) | AppendError::AfterRefusal)
-    }
-}
-
 impl fmt::Display for AppendError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AppendError::DiskFull(failure) => {
-                write!(
-                    formatter,
-                    "disk full, writes are refused until there is room for a journal segment: {failure}"
-                )
-            }
-            AppendError::AfterRefusal => {
-                formatter.write_str("disk full: refused to keep the order, an earlier write was refused")
-            }
             AppendError::Failed(failure) => {
                 write!(
                     formatter,
@@ -290,8 +269,8 @@ impl fmt::Display for AppendError {
 impl std::error::Error for AppendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            AppendError::DiskFull(failure) | AppendError::Failed(failure) => Some(failure.as_ref()),
-            AppendError::AfterRefusal | AppendError::Stopped => None,
+            AppendError::Failed(failure) => Some(failure.as_ref()),
+            AppendError::Stopped => None,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What the host holds: opens a journal, hands requests to its thread and takes the completions.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -16,7 +18,8 @@ use super::lock::DirectoryLock;
 use super::recovery;
 use super::segment::LiveSegment;
 use super::spares::Spares;
-use super::writer::{self, Gauges, Progress, Request, Writer};
+use super::room::Gauges;
+use super::writer::{self, Progress, Request, Writer};
 use super::{Completion, Options, ReplayResult, Wake};
 
 /// The smallest segment that makes sense, for tests.
@@ -35,8 +38,6 @@ pub struct Journal {
     submitted: u64,
     /// Number of the newest request whose completion the host took.
     completed: u64,
-    /// Refusals that the host has seen.
-    refusals_seen: u64,
     /// Dropped last: the thread has ended by then.
     _lock: DirectoryLock,
 }
@@ -93,7 +94,9 @@ impl Journal {
             segment_bytes: options.segment_bytes,
             write_bytes_max: options.write_bytes_max,
             barrier_after: options.barrier_after,
+            try_again_after: options.try_again_after,
             requests,
+            backlog: VecDeque::new(),
             completions: completion_sender,
             wake: Arc::clone(&wake),
             gauges: Arc::clone(&gauges),
@@ -117,7 +120,6 @@ impl Journal {
             queue_bytes_max: options.queue_bytes_max,
             submitted: 0,
             completed: 0,
-            refusals_seen: 0,
             _lock: lock,
         })
     }
@@ -133,14 +135,15 @@ impl Journal {
         if queued.saturating_add(bytes) > self.queue_bytes_max && queued > 0 {
             return Err(SubmitError::QueueFull { bytes: queued, bytes_max: self.queue_bytes_max });
         }
-        let (number, refusals_seen) = (self.submitted + 1, self.refusals_seen);
-        self.submit(bytes, Request::Append { number, bytes, refusals_seen, records });
+        let number = self.submitted + 1;
+        self.submit(bytes, Request::Append { number, bytes, records });
         Ok(number)
     }
 
     /// Replaces everything appended so far by these records: after a crash, the next open replays them and what was
-    /// appended later. They must say all that the host still needs of the batches before. A full disk refuses the
-    /// checkpoint and harms nothing. Appends wait while it is written. When its completion comes, older segments are gone.
+    /// appended later. They must say all that the host still needs of the batches before, also of those that are not durable
+    /// yet: it takes the place of batches that wait for room. Appends wait while it is written. When its completion comes, older
+    /// segments are gone.
     pub fn checkpoint(&mut self, live_records: Vec<Bytes>) -> Result<u64, SubmitError> {
         let mut bytes = 0;
         for record in &live_records {
@@ -157,7 +160,7 @@ impl Journal {
 
     fn submit(&mut self, bytes: u64, request: Request) {
         self.submitted += 1;
-        self.gauges.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.gauges.add_to_queue(bytes);
         if let Some(requests) = &self.requests {
             // If the thread is gone, `poll` says so.
             let _ = requests.send(request);
@@ -181,28 +184,37 @@ impl Journal {
         self.note(completion)
     }
 
-    fn stopped(&self) -> Completion {
-        Completion {
-            through: self.submitted,
-            result: Err(AppendError::Stopped),
-            refusals: self.refusals_seen,
+    /// The next completion, if it comes within `patience`.
+    pub fn wait_for(&mut self, patience: Duration) -> Option<Completion> {
+        match self.completions.recv_timeout(patience) {
+            Ok(completion) => Some(self.note(completion)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(self.stopped()).map(|completion| self.note(completion)),
         }
+    }
+
+    fn stopped(&self) -> Completion {
+        Completion { through: self.submitted, result: Err(AppendError::Stopped) }
     }
 
     fn note(&mut self, completion: Completion) -> Completion {
         self.completed = completion.through;
-        self.refusals_seen = completion.refusals;
         completion
     }
 
     /// Bytes that wait for the thread.
     pub fn queued_bytes(&self) -> u64 {
-        self.gauges.queued_bytes.load(Ordering::Relaxed)
+        self.gauges.queued_bytes()
+    }
+
+    /// Why nothing gets durable now, if the disk is full. It goes on by itself as soon as there is room.
+    pub fn disk_full(&self) -> Option<Arc<Failure>> {
+        self.gauges.disk_full()
     }
 
     /// Bytes that an open would have to replay now; a host makes a checkpoint when this is large.
     pub fn live_bytes(&self) -> u64 {
-        self.gauges.live_bytes.load(Ordering::Relaxed)
+        self.gauges.live_bytes()
     }
 }
 

@@ -4,7 +4,7 @@
 //! next start all durable records come back in order. A checkpoint replaces everything before it by the records that still
 //! count. The journal knows no Paxos, no tokio and no clock; a record is bytes.
 //!
-//! Parts: `handle` what the host holds · `writer` the thread · `segment` the open end · `spares` files prepared ahead ·
+//! Parts: `handle` what the host holds · `writer` the thread · `room` what it does on a full disk · `segment` the open end · `spares` files prepared ahead ·
 //! `recovery` replay and repair · `format` the bytes of the files · `directory` file operations · `disk` the seam for fault
 //! injection · `lock` one process per directory · `error` words for the operator.
 //!
@@ -69,8 +69,8 @@
 //! - **J5** A batch lies in one segment, and is written only when there is room for all of it.
 //! - **J6** Every block of a segment was allocated and written before it got its name, so that a full disk is met only while a
 //!   spare is prepared, never in a commit. (True where a write in place needs no room: ext4, xfs. On a copy-on-write file
-//!   system a commit can find the disk full; that poisons the journal.)
-//! - **J7** After a failed write or sync nothing is written any more.
+//!   system a commit can find the disk full; then the same bytes are written to the same place when there is room.)
+//! - **J7** After a failed sync, or a write that failed for another reason than a full disk, nothing is written any more.
 //!
 //! # Guarantees
 //!
@@ -99,10 +99,10 @@
 //!
 //! # Disk full
 //!
-//! [`AppendError::DiskFull`] refuses appends for which no segment can be made. Nothing of them was written, and the journal
-//! takes appends again as soon as there is room: each attempt tries anew. So that the order has no gap, batches that the
-//! host appended before it took the refusal with [`Journal::poll`] are refused too ([`AppendError::AfterRefusal`]). One
-//! spare is held back for [`Journal::checkpoint`], which makes room even on a full disk.
+//! A batch for which no segment can be made waits, and with it everything behind it; nothing of it was written, and nobody was told
+//! that it is durable. [`Journal::disk_full`] says so meanwhile. The journal tries again and again, and goes on as soon as there is
+//! room. One spare is held back for [`Journal::checkpoint`], which makes room even on a full disk: it takes the place of the
+//! batches that wait in front of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -115,6 +115,7 @@ mod format;
 mod handle;
 mod lock;
 mod recovery;
+mod room;
 mod segment;
 mod spares;
 #[cfg(test)]
@@ -150,10 +151,13 @@ pub struct Options {
     pub write_bytes_max: usize,
     /// How long the journal is idle before it writes a barrier, see "Guarantees". `None`: only when it is closed.
     pub barrier_after: Option<Duration>,
+    /// How long a full disk is left alone before the next try.
+    pub try_again_after: Duration,
 }
 
 impl Options {
-    /// The defaults: 64 MiB segments, up to 4 spares, 256 MiB waiting, writes of up to 4 MiB, a barrier after 100 ms.
+    /// The defaults: 64 MiB segments, up to 4 spares, 256 MiB waiting, writes of up to 4 MiB, a barrier after 100 ms, a full
+    /// disk tried again after 200 ms.
     pub fn new(directory: impl Into<PathBuf>, id: [u8; 16]) -> Options {
         Options {
             directory: directory.into(),
@@ -164,6 +168,7 @@ impl Options {
             queue_bytes_max: 256 << 20,
             write_bytes_max: 4 << 20,
             barrier_after: Some(Duration::from_millis(100)),
+            try_again_after: Duration::from_millis(200),
         }
     }
 }
@@ -175,8 +180,6 @@ pub struct Completion {
     pub through: u64,
     /// Durable, or why not.
     pub result: Result<(), AppendError>,
-    /// How many refusals for want of room there were so far.
-    refusals: u64,
 }
 
 /// A segment that is complete: what a replay reads before the last one.

@@ -72,7 +72,8 @@ impl LiveSegment {
     }
 
     /// One write, one sync. After an error nothing is known about the bytes behind `durable_end`, and the caller must not
-    /// try again: a second sync may report success for pages that the first one lost.
+    /// try again: a second sync may report success for pages that the first one lost. Only a write that found the disk full may be
+    /// made again; it was not synced, and puts the same bytes to the same place.
     pub(super) fn commit(&mut self, directory: &Directory) -> Result<(), Failure> {
         if self.buffer.is_empty() {
             return Ok(());

@@ -138,8 +138,12 @@ impl Spares {
             return Ok(None);
         }
         let number = self.take_number();
-        self.directory.rename(&path, &self.directory.file(FileName::Spare(number)))?;
-        Ok(Some(number))
+        match self.directory.rename(&path, &self.directory.file(FileName::Spare(number))) {
+            Ok(()) => Ok(Some(number)),
+            // No room for another name: the room of the file is worth more than the file.
+            Err(failure) if failure.is_disk_full() => self.directory.remove(&path).map(|()| None),
+            Err(failure) => Err(failure),
+        }
     }
 
     fn take_in(&mut self, number: u64, result: Result<(), Failure>) -> Result<(), Failure> {

@@ -2,10 +2,10 @@
 //!
 //! Invariant W1: completions leave in the order of the requests, and each says the truth about all requests since the one
 //! before. Invariant W2: a batch lies in one segment, and room for it is found before its first byte is written; so a batch
-//! refused for want of room left nothing on the disk.
+//! that waits for room has left nothing on the disk. What waits for room, and what then happens to it: `room`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use super::directory::Directory;
 use super::error::{AppendError, Failure};
 use super::format::{FRAME_BYTES, FrameKind, HEADER_BYTES, Header, SegmentKind};
+use super::room::Gauges;
 use super::segment::{LiveSegment, SEAL_BYTES};
 use super::spares::{CHECKPOINT_RESERVE, Spares};
 use super::{Closed, Completion, Wake};
@@ -25,21 +26,35 @@ pub(super) enum Request {
         number: u64,
         /// Size with frames.
         bytes: u64,
-        /// How many refusals the host had seen when it appended.
-        refusals_seen: u64,
         records: Vec<Bytes>,
     },
     /// Begin a new segment with these records and forget the older ones.
     Checkpoint { number: u64, bytes: u64, records: Vec<Bytes> },
 }
 
-/// Counters that the handle reads while the thread works.
-#[derive(Debug, Default)]
-pub(super) struct Gauges {
-    /// Bytes that wait in the channel.
-    pub(super) queued_bytes: AtomicU64,
-    /// Bytes that the next open would replay.
-    pub(super) live_bytes: AtomicU64,
+impl Request {
+    pub(super) fn bytes(&self) -> u64 {
+        let (Request::Append { bytes, .. } | Request::Checkpoint { bytes, .. }) = self;
+        *bytes
+    }
+
+    pub(super) fn is_checkpoint(&self) -> bool {
+        matches!(self, Request::Checkpoint { .. })
+    }
+}
+
+/// Why a step did not succeed.
+enum Stop {
+    /// No room; everything is as it was before the step.
+    Full(Failure),
+    /// The journal is poisoned.
+    Fatal(AppendError),
+}
+
+impl From<AppendError> for Stop {
+    fn from(error: AppendError) -> Stop {
+        Stop::Fatal(error)
+    }
 }
 
 /// The state of the thread.
@@ -52,7 +67,10 @@ pub(super) struct Writer {
     pub(super) segment_bytes: u32,
     pub(super) write_bytes_max: usize,
     pub(super) barrier_after: Option<Duration>,
+    pub(super) try_again_after: Duration,
     pub(super) requests: Receiver<Request>,
+    /// Requests that came while the thread waited for room.
+    pub(super) backlog: VecDeque<Request>,
     pub(super) completions: Sender<Completion>,
     pub(super) wake: Wake,
     pub(super) gauges: Arc<Gauges>,
@@ -65,9 +83,7 @@ pub(super) struct Progress {
     /// The newest batch whose frames wait for the next commit.
     waiting: Option<u64>,
     /// Set once, by the first failure that is not a full disk: nothing is written any more.
-    poisoned: Option<Arc<Failure>>,
-    /// How often an append was refused for want of room.
-    refusals: u64,
+    pub(super) poisoned: Option<Arc<Failure>>,
     /// Something was committed since the last barrier.
     barrier_due: bool,
 }
@@ -78,7 +94,7 @@ impl Writer {
         while let Some(request) = self.next_request() {
             self.serve(request);
             while self.live.buffered() < self.write_bytes_max
-                && let Ok(request) = self.requests.try_recv()
+                && let Some(request) = self.backlog.pop_front().or_else(|| self.requests.try_recv().ok())
             {
                 self.serve(request);
             }
@@ -88,6 +104,9 @@ impl Writer {
     }
 
     fn next_request(&mut self) -> Option<Request> {
+        if let Some(request) = self.backlog.pop_front() {
+            return Some(request);
+        }
         if let Some(barrier_after) = self.barrier_after
             && self.progress.barrier_due
         {
@@ -101,45 +120,71 @@ impl Writer {
     }
 
     fn serve(&mut self, request: Request) {
-        let (Request::Append { bytes, .. } | Request::Checkpoint { bytes, .. }) = &request;
-        self.gauges.queued_bytes.fetch_sub(*bytes, Ordering::Relaxed);
+        self.gauges.take_from_queue(request.bytes());
         match request {
-            Request::Append { number, bytes, refusals_seen, records } => {
-                self.append(number, bytes, refusals_seen, &records);
-            }
+            Request::Append { number, bytes, records } => self.append(number, bytes, &records),
             Request::Checkpoint { number, records, .. } => {
                 self.flush();
-                let result = self.checkpoint(&records);
+                let result = self.checkpoint_when_there_is_room(&records);
                 self.update_live_bytes();
-                self.finish(number, result);
+                if let Some(result) = result.transpose() {
+                    self.finish(number, result);
+                }
             }
         }
     }
 
-    fn append(&mut self, number: u64, bytes: u64, refusals_seen: u64, records: &[Bytes]) {
-        if let Err(error) = self.make_room(bytes, refusals_seen) {
-            self.flush();
-            self.finish(number, Err(error));
-            return;
+    fn append(&mut self, number: u64, bytes: u64, records: &[Bytes]) {
+        match self.make_room(bytes) {
+            Ok(Some(())) => {
+                for record in records {
+                    self.live.encode(FrameKind::Record, record);
+                }
+                self.progress.waiting = Some(number);
+            }
+            Ok(None) => {} // the checkpoint that comes next takes its place
+            Err(error) => {
+                self.flush();
+                self.finish(number, Err(error));
+            }
         }
-        for record in records {
-            self.live.encode(FrameKind::Record, record);
-        }
-        self.progress.waiting = Some(number);
     }
 
-    fn make_room(&mut self, bytes: u64, refusals_seen: u64) -> Result<(), AppendError> {
+    /// Room for `bytes` in the live segment, sooner or later. `None`: a checkpoint makes it needless.
+    fn make_room(&mut self, bytes: u64) -> Result<Option<()>, AppendError> {
         self.check_poison()?;
-        if refusals_seen < self.progress.refusals {
-            return Err(AppendError::AfterRefusal);
-        }
         if self.live.room() >= bytes {
-            return Ok(());
+            return Ok(Some(()));
         }
         self.flush();
-        self.roll(SegmentKind::Continuation, CHECKPOINT_RESERVE).inspect_err(|error| {
-            self.progress.refusals += u64::from(error.is_disk_full());
-        })
+        loop {
+            match self.roll(SegmentKind::Continuation, CHECKPOINT_RESERVE) {
+                Ok(()) => return Ok(Some(())),
+                Err(Stop::Fatal(error)) => return Err(error),
+                Err(Stop::Full(failure)) => {
+                    self.wait_for_room(failure)?;
+                    if self.make_way_for_a_checkpoint() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `None`: a newer checkpoint makes this one needless.
+    fn checkpoint_when_there_is_room(&mut self, records: &[Bytes]) -> Result<Option<()>, AppendError> {
+        loop {
+            match self.checkpoint(records) {
+                Ok(()) => return Ok(Some(())),
+                Err(Stop::Fatal(error)) => return Err(error),
+                Err(Stop::Full(failure)) => {
+                    self.wait_for_room(failure)?;
+                    if self.make_way_for_a_checkpoint() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
     }
 
     /// Commits what waits and reports it.
@@ -152,9 +197,24 @@ impl Writer {
 
     fn commit(&mut self) -> Result<(), AppendError> {
         self.check_poison()?;
-        let committed = self.live.commit(&self.directory);
         self.progress.barrier_due = true;
-        self.or_poison(committed)
+        self.commit_when_there_is_room()
+    }
+
+    /// On a file system where a write in place needs room, a commit can find the disk full. That is not a failed sync: nothing was
+    /// promised, and the same bytes go to the same place when there is room.
+    fn commit_when_there_is_room(&mut self) -> Result<(), AppendError> {
+        loop {
+            match self.live.commit(&self.directory) {
+                Err(failure) if failure.is_write_without_room() => {
+                    self.wait_for_room(failure)?;
+                }
+                other => {
+                    self.gauges.there_is_room();
+                    return self.or_poison(other);
+                }
+            }
+        }
     }
 
     fn check_poison(&self) -> Result<(), AppendError> {
@@ -164,7 +224,7 @@ impl Writer {
         }
     }
 
-    fn or_poison<T>(&mut self, result: Result<T, Failure>) -> Result<T, AppendError> {
+    pub(super) fn or_poison<T>(&mut self, result: Result<T, Failure>) -> Result<T, AppendError> {
         result.map_err(|failure| {
             let failure = Arc::clone(self.progress.poisoned.get_or_insert(Arc::new(failure)));
             AppendError::Failed(failure)
@@ -172,15 +232,15 @@ impl Writer {
     }
 
     /// For the steps before a new segment has its name: a full disk changes nothing and is not fatal there.
-    fn or_refuse<T>(&mut self, result: Result<T, Failure>) -> Result<T, AppendError> {
+    fn or_full<T>(&mut self, result: Result<T, Failure>) -> Result<T, Stop> {
         match result {
-            Err(failure) if failure.is_disk_full() => Err(AppendError::DiskFull(Arc::new(failure))),
-            other => self.or_poison(other),
+            Err(failure) if failure.is_disk_full() => Err(Stop::Full(failure)),
+            other => Ok(self.or_poison(other)?),
         }
     }
 
     /// Goes on in a new segment. Everything before must be committed: the new header says so.
-    fn roll(&mut self, kind: SegmentKind, reserve: usize) -> Result<(), AppendError> {
+    fn roll(&mut self, kind: SegmentKind, reserve: usize) -> Result<(), Stop> {
         self.check_poison()?;
         debug_assert_eq!(
             self.live.buffered(),
@@ -188,7 +248,7 @@ impl Writer {
             "S1: a segment is left only when all its frames are durable"
         );
         let taken = self.spares.take(reserve);
-        let spare = self.or_refuse(taken)?;
+        let spare = self.or_full(taken)?;
         let header = Header {
             kind,
             id: self.directory.id,
@@ -200,24 +260,23 @@ impl Writer {
         if started.as_ref().is_err_and(Failure::is_disk_full) {
             self.spares.put_back(spare);
         }
-        let next = self.or_refuse(started)?;
+        let next = self.or_full(started)?;
         let named = self.directory.sync();
         self.or_poison(named)?;
         // The seal comes after the next name is durable and before the next frame: a sealed segment without successor, or
         // a successor with frames behind an unsealed one, is damage.
         self.live.encode(FrameKind::Seal, &[]);
-        let sealed = self.live.commit(&self.directory);
-        self.or_poison(sealed)?;
+        self.commit_when_there_is_room()?;
         self.closed.push(Closed { number: self.live.header.number, end: next.header.previous_end });
         self.live = next;
         Ok(())
     }
 
-    fn checkpoint(&mut self, records: &[Bytes]) -> Result<(), AppendError> {
+    fn checkpoint(&mut self, records: &[Bytes]) -> Result<(), Stop> {
         self.check_poison()?;
-        // All the room first, so that a full disk refuses the checkpoint instead of breaking it off.
+        // All the room first, so that a full disk delays the checkpoint instead of breaking it off.
         let wanted = self.spares.ensure(segments_needed(self.segment_bytes, records));
-        self.or_refuse(wanted)?;
+        self.or_full(wanted)?;
         self.roll(SegmentKind::Checkpoint, 0)?;
         let first = self.live.header.number;
         for record in records {
@@ -226,14 +285,14 @@ impl Writer {
         self.checkpoint_frame(FrameKind::CheckpointEnd, &(records.len() as u64).to_le_bytes())?;
         // From here on a replay begins with this checkpoint.
         self.commit()?;
-        self.retire_before(first)
+        Ok(self.retire_before(first)?)
     }
 
-    fn checkpoint_frame(&mut self, kind: FrameKind, payload: &[u8]) -> Result<(), AppendError> {
+    fn checkpoint_frame(&mut self, kind: FrameKind, payload: &[u8]) -> Result<(), Stop> {
         if self.live.room() < framed_bytes(payload) {
             self.commit()?;
-            // Fails for want of room only if somebody took the spares away; then the checkpoint stays incomplete, which
-            // every later open ignores, and the journal goes on in this segment.
+            // Finds no room only if somebody took the spares away; then the checkpoint stays incomplete, which every later
+            // open ignores, and is made again from its beginning.
             self.roll(SegmentKind::Continuation, 0)?;
         }
         self.live.encode(kind, payload);
@@ -258,14 +317,13 @@ impl Writer {
         let due = std::mem::take(&mut self.progress.barrier_due);
         if due && self.check_poison().is_ok() && self.live.room() >= u64::from(FRAME_BYTES) {
             self.live.encode(FrameKind::Barrier, &[]);
-            let committed = self.live.commit(&self.directory);
             // Nobody waits for it; if it failed, the next append says so.
-            let _ = self.or_poison(committed);
+            let _ = self.commit_when_there_is_room();
         }
     }
 
     fn finish(&self, through: u64, result: Result<(), AppendError>) {
-        let completion = Completion { through, result, refusals: self.progress.refusals };
+        let completion = Completion { through, result };
         // Without a receiver the handle is being dropped, and nobody wants to know.
         if self.completions.send(completion).is_ok() {
             (self.wake)();
@@ -274,7 +332,7 @@ impl Writer {
 
     pub(super) fn update_live_bytes(&self) {
         let closed: u64 = self.closed.iter().map(|closed| u64::from(closed.end)).sum();
-        self.gauges.live_bytes.store(closed + u64::from(self.live.durable_end()), Ordering::Relaxed);
+        self.gauges.set_live_bytes(closed + u64::from(self.live.durable_end()));
     }
 }
 

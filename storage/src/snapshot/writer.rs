@@ -35,7 +35,7 @@ pub fn write<R: Rows>(
     let slot = snapshot.applied();
     let unfinished = unfinished_path_of(directory, slot);
     let file = File::create(&unfinished).map_err(SnapshotError::io("create", &unfinished))?;
-    let mut sink = &file;
+    let mut sink = Paced { file: &file, unsynced: 0 };
     let mut writer = Writer::new(&mut sink, &unfinished);
     let result = writer.write_all(id, slot, attachment, snapshot.rows());
     let (bytes, checksum) = (writer.bytes, writer.checksum);
@@ -72,6 +72,32 @@ pub fn encode<R: Rows>(
         snapshot.rows(),
     )?;
     Ok(bytes)
+}
+
+/// Syncs after every few megabytes: the device never has a long queue in front of the journal's next commit, as it would if one sync at the
+/// end wrote everything.
+struct Paced<'a> {
+    file: &'a File,
+    unsynced: usize,
+}
+
+/// What the device may have to write at once for a snapshot.
+const SYNC_EVERY_BYTES: usize = 2 << 20;
+
+impl Write for Paced<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.unsynced += written;
+        if self.unsynced >= SYNC_EVERY_BYTES {
+            self.unsynced = 0;
+            self.file.sync_data()?;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 struct Writer<'a> {

@@ -311,12 +311,13 @@ impl Worker {
     }
 }
 
+/// How errors begin that say that nothing was done.
+const NOT_DONE: &[&str] = &["CLUSTERDOWN", "TRYAGAIN", "MISCONF"];
+
 /// `None`: certainly not done.
 fn outcome_of(request: Request, answer: io::Result<Reply>) -> Option<Outcome> {
     match answer {
-        Ok(Reply::Error(text)) if ["CLUSTERDOWN", "TRYAGAIN"].iter().any(|word| text.starts_with(word)) => {
-            None
-        }
+        Ok(Reply::Error(text)) if NOT_DONE.iter().any(|word| text.starts_with(word)) => None,
         Ok(Reply::Error(text)) if text.starts_with("UNCERTAIN") => Some(Outcome::Unknown),
         Ok(Reply::Nil) => Some(Outcome::Told(None)),
         Ok(reply) if reply.is_ok() => Some(Outcome::Told(Some(1))),

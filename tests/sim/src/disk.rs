@@ -5,8 +5,9 @@
 
 use crate::rng::Rng;
 use bytes::Bytes;
-use consensus::{Durable, Envelope, Record, RoleId, Spawn};
+use consensus::{Ballot, Durable, Envelope, Record, RoleId, Spawn};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Messages and roles that wait until the journal is durable up to `position`.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ pub struct Disk {
     waiting: VecDeque<Waiting>,
     /// Per long-lived role the position of its last record.
     gates: [u64; 4],
+    /// The last position of something that an answer to a heartbeat claims: promise, longest lease, view.
+    promise_gate: u64,
+    /// The highest promise and the longest lease of all records, durable or not.
+    claimed: (Ballot, Duration),
     /// The newest durable snapshot.
     pub snapshot: Option<Stored>,
 }
@@ -56,6 +61,16 @@ fn gate_of(role: RoleId) -> usize {
         RoleId::Leader => 1,
         RoleId::Acceptor => 2,
         _ => 3,
+    }
+}
+
+/// The promise and the lease that a record stands for.
+fn claims(record: &Record) -> (Ballot, Duration) {
+    match record {
+        Record::Promise(ballot) => (*ballot, Duration::ZERO),
+        Record::Accept { pvalue, .. } => (pvalue.ballot, Duration::ZERO),
+        Record::Lease(lease) => (Ballot::ZERO, *lease),
+        _ => (Ballot::ZERO, Duration::ZERO),
     }
 }
 
@@ -74,6 +89,8 @@ impl Disk {
         for record in records {
             self.folded.apply(record);
         }
+        self.claimed =
+            (self.claimed.0.max(self.folded.promise), self.claimed.1.max(self.folded.lease_max));
     }
 
     /// Appends what a role wants persisted. The position that its messages have to wait for, if they have to.
@@ -81,10 +98,24 @@ impl Disk {
         let gate = &mut self.gates[gate_of(role)];
         if !records.is_empty() {
             self.appended += records.len() as u64;
+            for record in &records {
+                let claimed = (self.claimed.0, self.claimed.1);
+                let (promise, lease) = claims(record);
+                self.claimed = (claimed.0.max(promise), claimed.1.max(lease));
+                if self.claimed != claimed || matches!(record, Record::View(_)) {
+                    self.promise_gate = self.appended;
+                }
+            }
             self.unsynced.extend(records);
             *gate = self.appended;
         }
         (*gate > self.synced).then_some(*gate)
+    }
+
+    /// Whether all that an answer to a heartbeat claims is durable.
+    #[must_use]
+    pub fn is_promise_durable(&self) -> bool {
+        self.promise_gate <= self.synced
     }
 
     /// Lets something wait for its position.
@@ -164,6 +195,7 @@ impl Disk {
         self.records += kept;
         self.waiting.clear();
         (self.appended, self.synced, self.syncing, self.gates) = (0, 0, None, [0; 4]);
+        (self.promise_gate, self.claimed) = (0, (self.folded.promise, self.folded.lease_max));
     }
 
     /// The disk is lost, and with it everything.
@@ -175,7 +207,7 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::{Ballot, NodeId};
+    use consensus::NodeId;
 
     fn ballot(round: u64) -> Ballot {
         Ballot { view: 1, round, leader: NodeId(1) }

@@ -6,6 +6,9 @@
 
 pub mod clock;
 pub mod disk;
+/// The real host's own rule, the same file: what is simulated is what runs.
+#[path = "../../../src/host/early.rs"]
+pub mod early;
 pub mod history;
 pub mod host;
 pub mod invariants;

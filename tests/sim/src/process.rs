@@ -1,6 +1,7 @@
 //! How a host drives its node: persist, then send; apply, then tell; snapshots; start and crash.
 
 use crate::disk::Waiting;
+use crate::early::may_leave_early;
 use crate::host::{Fate, Process, Snapshot};
 use crate::machine::Registers;
 use crate::network::Parcel;
@@ -42,7 +43,14 @@ impl World {
         self.tell_applied(id, before);
         match (gate, self.hosts.get_mut(&id)) {
             _ if sends.is_empty() && spawns.is_empty() => {}
-            (Some(position), Some(host)) => host.disk.wait(Waiting { position, role, sends, spawns }),
+            (Some(position), Some(host)) => {
+                // A disk that does not answer is full, and the host does what it does then.
+                let (is_full, is_durable) = (host.stalled_until > self.now, host.disk.is_promise_durable());
+                let leaves = |envelope: &Envelope| is_full && may_leave_early(&envelope.message, is_durable);
+                let (early, sends) = sends.into_iter().partition(leaves);
+                host.disk.wait(Waiting { position, role, sends, spawns });
+                self.release(id, early, Vec::new());
+            }
             _ => self.release(id, sends, spawns),
         }
         self.sync(id);

@@ -4,6 +4,8 @@
 //! number of them. A synced directory holds its entries; of changes since, any number of the first ones happened.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::support::*;
 
@@ -223,6 +225,76 @@ fn survivals(operations: usize, seeds: u64) -> Vec<Survival> {
 fn a_crash_at_any_operation_leaves_a_correct_state() {
     for seed in [42, 43] {
         crash_at_each_operation(seed);
+    }
+}
+
+/// The disk is full at one operation after the other, for a few tries each; half of a write may get through before.
+///
+/// Every file operation that needs room is met: the records that wait are written in the end, in order, and a crash while they wait, or later,
+/// leaves a correct state.
+#[test]
+fn a_disk_that_is_full_at_any_operation_delays_and_harms_nothing() {
+    let whole = {
+        let directory = temporary_directory();
+        let disk = TestDisk::new();
+        let (mut journal, _) = open_on(disk.clone(), options(directory.path(), SEGMENT_BYTES)).unwrap();
+        host(&disk, &mut journal, Vec::new(), &mut Random(42));
+        drop(journal);
+        disk.log_length()
+    };
+    let met = Arc::new(AtomicUsize::new(0));
+    for full_at in 0..whole {
+        let directory = temporary_directory();
+        let (mut operations, mut tries, counted) = (0, 0, Arc::clone(&met));
+        let armed = Arc::new(AtomicBool::new(false));
+        let is_armed = Arc::clone(&armed);
+        let disk = TestDisk::with_fault(move |operation| {
+            if !is_armed.load(Ordering::SeqCst) || !needs_room(operation) {
+                return Fault::None;
+            }
+            operations += 1;
+            if operations <= full_at || tries > full_at % 3 {
+                return Fault::None;
+            }
+            tries += 1;
+            counted.fetch_add(1, Ordering::SeqCst);
+            match operation {
+                // Not of a header: its file is given up, and another is tried.
+                Operation::Write { bytes, .. } if tries == 1 && full_at % 2 == 0 => Fault::Short(bytes.len() / 2),
+                _ => Fault::Error(std::io::ErrorKind::StorageFull),
+            }
+        });
+        let (mut journal, _) = open_on(disk.clone(), options(directory.path(), SEGMENT_BYTES)).unwrap();
+        armed.store(true, Ordering::SeqCst);
+        let steps = host(&disk, &mut journal, Vec::new(), &mut Random(42));
+        drop(journal);
+        let context = format!("full at operation {full_at}");
+        let expected = &steps.last().unwrap().state;
+        assert_eq!(&replay(directory.path(), SEGMENT_BYTES).unwrap(), expected, "{context}");
+        crash_somewhere(&disk.log(), &steps, full_at as u64, &context);
+    }
+    assert!(met.load(Ordering::SeqCst) > whole / 3, "the disk was full only {met:?} times");
+}
+
+fn needs_room(operation: &Operation) -> bool {
+    !matches!(operation, Operation::Sync(_) | Operation::SyncDirectory | Operation::Remove(_))
+}
+
+/// A few crashes, the places drawn from the seed.
+fn crash_somewhere(log: &[Operation], steps: &[Step], seed: u64, context: &str) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let crashes: std::collections::BTreeSet<usize> = (0..6).map(|_| 1 + random.below(log.len())).collect();
+    let mut model = Model::from_files(&[]);
+    for (done, operation) in (1..).zip(log) {
+        model.perform(operation);
+        if crashes.contains(&done) {
+            let survival = survivals(done, 1)[random.below(3)];
+            let context = format!("{context}: {done} of {} operations, {survival:?}", log.len());
+            let copy = restore(&model.crash(survival));
+            let (_, found) = open_on(TestDisk::new(), options(copy.path(), SEGMENT_BYTES))
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            check(steps, done, &found, &context);
+        }
     }
 }
 

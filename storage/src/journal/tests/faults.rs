@@ -4,9 +4,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use super::support::*;
-use crate::journal::AppendError;
+use crate::journal::{AppendError, Journal};
 
 /// A disk that fails while the flag is set, where `hit` says so.
 fn failing_disk(
@@ -34,15 +35,15 @@ fn a_failed_write_or_sync_poisons_for_good() {
         append(&mut journal, &records(0, &[10])).result.unwrap();
         failing.store(true, Ordering::SeqCst);
         let error = append(&mut journal, &records(1, &[10])).result.unwrap_err();
-        assert!(matches!(&error, AppendError::Failed(_)) && error.is_fatal(), "{error}");
+        assert!(matches!(&error, AppendError::Failed(_)), "{error}");
         assert!(error.to_string().contains("segment-00000000000000000001"), "{error}");
 
         // The disk is well again, but nobody may believe it.
         failing.store(false, Ordering::SeqCst);
         let touched = || disk.log().iter().filter(|operation| is_segment_write(operation)).count();
         let before = touched();
-        assert!(append(&mut journal, &records(2, &[10])).result.unwrap_err().is_fatal());
-        assert!(checkpoint(&mut journal, &[]).result.unwrap_err().is_fatal());
+        assert!(append(&mut journal, &records(2, &[10])).result.is_err());
+        assert!(checkpoint(&mut journal, &[]).result.is_err());
         drop(journal);
         assert_eq!(touched(), before, "not even a barrier is written");
         let replayed = replay(directory.path(), 4096).unwrap();
@@ -74,7 +75,7 @@ fn everything_that_waits_for_a_failed_sync_fails() {
     let mut through = 0;
     while through < last {
         let completion = journal.wait();
-        assert!(completion.result.unwrap_err().is_fatal());
+        assert!(completion.result.is_err());
         assert!(completion.through > through);
         through = completion.through;
     }
@@ -92,9 +93,9 @@ fn failures_while_a_segment_is_started_poison_too() {
         let (mut journal, _) = open_on(disk, options(directory.path(), 512)).unwrap();
         append(&mut journal, &records(0, &[400])).result.unwrap();
         failing.store(true, Ordering::SeqCst);
-        assert!(append(&mut journal, &records(1, &[400])).result.unwrap_err().is_fatal());
+        assert!(append(&mut journal, &records(1, &[400])).result.is_err());
         failing.store(false, Ordering::SeqCst);
-        assert!(append(&mut journal, &records(1, &[10])).result.unwrap_err().is_fatal());
+        assert!(append(&mut journal, &records(1, &[10])).result.is_err());
         drop(journal);
         assert_eq!(replay(directory.path(), 512).unwrap(), records(0, &[400]));
     }
@@ -124,7 +125,7 @@ fn a_write_that_writes_nothing_poisons() {
         _ => Fault::None,
     });
     let (mut journal, _) = open_on(disk, options(directory.path(), 512)).unwrap();
-    assert!(append(&mut journal, &records(0, &[10])).result.unwrap_err().is_fatal());
+    assert!(append(&mut journal, &records(0, &[10])).result.is_err());
 }
 
 fn fills_up(operation: &Operation) -> bool {
@@ -135,21 +136,30 @@ fn fills_up(operation: &Operation) -> bool {
     }
 }
 
-/// Appends until the disk is full; what was taken is added to `expected`.
-fn append_until_refused(journal: &mut crate::journal::Journal, expected: &mut Vec<Vec<u8>>) {
+/// Appends until the disk is full; the last batch waits, and its number is returned. All of them are added to `expected`.
+fn append_until_full(journal: &mut Journal, expected: &mut Vec<Vec<u8>>) -> u64 {
     for _ in 0..100 {
-        let batch = records(expected.len(), &[190]);
-        match append(journal, &batch).result {
-            Ok(()) => expected.extend(batch),
-            Err(AppendError::DiskFull(failure)) => return assert!(failure.is_disk_full()),
-            Err(other) => panic!("{other}"),
+        let new = records(expected.len(), &[190]);
+        let number = journal.append(batch(&new)).unwrap();
+        expected.extend(new);
+        loop {
+            match journal.wait_for(Duration::from_millis(5)) {
+                Some(completion) => {
+                    completion.result.unwrap();
+                    if completion.through >= number {
+                        break;
+                    }
+                }
+                None if journal.disk_full().is_some() => return number,
+                None => {}
+            }
         }
     }
-    panic!("never refused");
+    panic!("the disk never was full");
 }
 
 #[test]
-fn a_full_disk_refuses_and_recovers_by_itself() {
+fn a_full_disk_delays_and_the_journal_goes_on_by_itself() {
     // Both where the file system can reserve room and where only the zeros find out.
     let only_zeros =
         |operation: &Operation| fills_up(operation) && !matches!(operation, Operation::Allocate(..));
@@ -159,22 +169,29 @@ fn a_full_disk_refuses_and_recovers_by_itself() {
         let (mut journal, _) = open_on(disk.clone(), options(directory.path(), 512)).unwrap();
         let mut expected = Vec::new();
         full.store(true, Ordering::SeqCst);
-        append_until_refused(&mut journal, &mut expected);
-        append_until_refused(&mut journal, &mut expected);
-        assert!(files(directory.path(), "preparing-").is_empty(), "a failed attempt gives its room back");
+        append_until_full(&mut journal, &mut expected);
+        assert!(journal.disk_full().unwrap().is_disk_full());
+        // What comes now waits behind it, also what would still fit into the segment.
+        let small = records(expected.len(), &[1]);
+        let last = journal.append(batch(&small)).unwrap();
+        expected.extend(small);
+        assert!(journal.wait_for(Duration::from_millis(20)).is_none());
         full.store(false, Ordering::SeqCst);
+        wait_for(&mut journal, last).result.unwrap();
+        assert!(journal.disk_full().is_none());
         for _ in 0..10 {
             let batch = records(expected.len(), &[200]);
             append(&mut journal, &batch).result.unwrap();
             expected.extend(batch);
         }
         drop(journal);
+        assert!(files(directory.path(), "preparing-").is_empty(), "a failed attempt gives its room back");
         assert_eq!(replay(directory.path(), 512).unwrap(), expected);
     }
 }
 
 #[test]
-fn a_checkpoint_makes_room_on_a_full_disk() {
+fn a_checkpoint_makes_room_on_a_full_disk_and_takes_the_place_of_what_waits() {
     let directory = tempfile::tempdir().unwrap();
     let (disk, full) = failing_disk(ErrorKind::StorageFull, fills_up);
     let (mut journal, _) = open_on(disk, options(directory.path(), 512)).unwrap();
@@ -186,40 +203,50 @@ fn a_checkpoint_makes_room_on_a_full_disk() {
         expected.extend(batch);
     }
     full.store(true, Ordering::SeqCst);
-    append_until_refused(&mut journal, &mut expected);
-    // Too large for the spare that is held back: refused, and nothing changes.
-    let error = checkpoint(&mut journal, &records(0, &[400; 20])).result.unwrap_err();
-    assert!(error.is_disk_full() && !error.is_fatal());
-    // Small enough: works, and what it frees is used again although the disk stays full.
+    append_until_full(&mut journal, &mut expected);
+    // Too large for the spare that is held back: it waits like the rest.
+    journal.checkpoint(batch(&records(0, &[400; 20]))).unwrap();
+    journal.append(batch(&records(1, &[100]))).unwrap();
+    assert!(journal.wait_for(Duration::from_millis(20)).is_none() && journal.disk_full().is_some());
+    // Small enough: one completion for it and for all that waited, and what it frees is used again although the disk stays full.
     let live = records(5000, &[100]);
-    checkpoint(&mut journal, &live).result.unwrap();
+    let number = journal.checkpoint(batch(&live)).unwrap();
+    let completion = journal.wait();
+    assert!(completion.through == number && completion.result.is_ok(), "{completion:?}");
+    assert!(journal.disk_full().is_none());
     let after = records(6000, &[200; 4]);
     for record in &after {
         append(&mut journal, std::slice::from_ref(record)).result.unwrap();
     }
+    assert_eq!(journal.queued_bytes(), 0);
     drop(journal);
     assert_eq!(replay(directory.path(), 512).unwrap(), [live, after].concat());
 }
 
 #[test]
-fn after_a_refusal_nothing_is_taken_until_the_host_knows() {
+fn what_waits_for_room_when_the_journal_is_closed_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (disk, full) = failing_disk(ErrorKind::StorageFull, fills_up);
     let (mut journal, _) = open_on(disk, options(directory.path(), 512)).unwrap();
     full.store(true, Ordering::SeqCst);
     let mut expected = Vec::new();
-    append_until_refused(&mut journal, &mut expected);
-    // The first does not fit. The second would, but the host may rely on the first when it appends it.
-    journal.append(batch(&records(0, &[400]))).unwrap();
+    append_until_full(&mut journal, &mut expected);
     journal.append(batch(&records(1, &[1]))).unwrap();
-    assert!(matches!(journal.wait().result, Err(AppendError::DiskFull(_))));
-    let completion = journal.wait();
-    assert!(matches!(completion.result, Err(AppendError::AfterRefusal)), "{completion:?}");
-    let small = records(7, &[1]);
-    append(&mut journal, &small).result.unwrap();
-    expected.extend(small);
     drop(journal);
+    expected.pop();
     assert_eq!(replay(directory.path(), 512).unwrap(), expected);
+}
+
+#[test]
+fn a_sync_that_finds_the_disk_full_poisons_and_is_not_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (disk, full) = failing_disk(ErrorKind::StorageFull, Operation::is_segment_sync);
+    let (mut journal, _) = open_on(disk, options(directory.path(), 512)).unwrap();
+    append(&mut journal, &records(0, &[10])).result.unwrap();
+    full.store(true, Ordering::SeqCst);
+    assert!(append(&mut journal, &records(1, &[10])).result.is_err());
+    full.store(false, Ordering::SeqCst);
+    assert!(append(&mut journal, &records(2, &[10])).result.is_err());
 }
 
 #[test]
@@ -263,7 +290,7 @@ fn the_next_open_writes_the_last_write_again() {
     let (mut journal, _) = open_on(disk, options(directory.path(), 512)).unwrap();
     append(&mut journal, &records(0, &[10])).result.unwrap();
     failing.store(true, Ordering::SeqCst);
-    assert!(append(&mut journal, &records(1, &[20])).result.unwrap_err().is_fatal());
+    assert!(append(&mut journal, &records(1, &[20])).result.is_err());
     drop(journal);
     let disk = TestDisk::new();
     let (_journal, replayed) = open_on(disk.clone(), options(directory.path(), 512)).unwrap();

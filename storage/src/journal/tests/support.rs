@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -118,6 +119,7 @@ pub(super) fn options(directory: &Path, segment_bytes: u32) -> Options {
     options.create = true;
     options.segment_bytes = segment_bytes;
     options.barrier_after = None;
+    options.try_again_after = Duration::from_millis(1);
     options
 }
 

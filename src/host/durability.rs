@@ -1,0 +1,293 @@
+//! Between the roles and the journal: what is persisted, and what waits for it.
+//!
+//! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable. While the disk is full nothing gets
+//! durable; then, and only then, messages that claim nothing about this node's disk leave early ([`super::early`]), the rest waits, and what waits is
+//! bounded: the protocol survives lost messages.
+
+use super::early::may_leave_early;
+use super::log::Log;
+use crate::codec;
+use bytes::Bytes;
+use consensus::{Durable, Envelope, Message, Record, RoleId, Spawn};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use storage::journal::{AppendError, Failure, SubmitError};
+
+/// Records of one turn that go to the journal as one batch, at most; a batch must fit into a segment with room to spare.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// While the disk is full: messages that wait, at most.
+const WAITING_MAX: usize = 10_000;
+/// While the disk is full: bytes that wait for room, about. Beyond this the node takes nothing in that would have to be persisted, and falls behind.
+const BACKLOG_BYTES_MAX: u64 = 256 << 20;
+
+/// Something that the core cannot go on from.
+#[derive(Debug)]
+pub enum Fatal {
+    /// The journal failed: nothing that this node says could be trusted any more.
+    Journal(AppendError),
+    /// The journal cannot take a batch at all.
+    Submit(SubmitError),
+    /// The disk was full before the node had started.
+    NoRoom(Arc<Failure>),
+}
+
+impl fmt::Display for Fatal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fatal::Journal(error) => write!(f, "the journal failed: {error}"),
+            Fatal::Submit(error) => write!(f, "the journal refused a batch: {error}"),
+            Fatal::NoRoom(failure) => {
+                write!(f, "disk full: {failure}; make room on this file system and start again")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fatal {}
+
+/// What waits until the journal is durable up to a batch.
+pub struct Waiting {
+    batch: u64,
+    /// What leaves then.
+    pub sends: Vec<Envelope>,
+    /// What starts then.
+    pub spawns: Vec<Spawn>,
+}
+
+/// The journal of a running node, and what waits for it.
+pub struct Durability {
+    log: Log,
+    /// The fold of everything appended to the journal: what a checkpoint has to say.
+    fold: Durable,
+    records: Vec<Bytes>,
+    records_bytes: usize,
+    /// The batch that this turn's records will be.
+    batch: u64,
+    /// Batches up to here are durable.
+    synced: u64,
+    /// Per kind of role, the last batch with a record of it.
+    gates: [u64; 4],
+    /// The last batch with something that an answer to a heartbeat claims: promise, longest lease, view.
+    promise_gate: u64,
+    waiting: VecDeque<Waiting>,
+    /// Leaves before its batch is durable, because the disk is full.
+    early: Vec<Envelope>,
+    is_full: bool,
+    /// The journal could not take a batch.
+    refused: Option<SubmitError>,
+    /// The batch that is the last checkpoint.
+    checkpoint: u64,
+}
+
+fn gate_of(role: RoleId) -> usize {
+    match role {
+        RoleId::Replica => 0,
+        RoleId::Leader => 1,
+        RoleId::Acceptor => 2,
+        RoleId::Scout(_) | RoleId::Commander(..) | RoleId::Host => 3,
+    }
+}
+
+impl Durability {
+    /// Makes `records` durable before anything else.
+    ///
+    /// # Errors
+    /// When the journal fails at once, or the disk is full.
+    pub fn start(mut log: Log, fold: Durable, records: Vec<Record>) -> Result<Durability, Fatal> {
+        let batch = log.append(records.iter().map(codec::record_to_bytes).collect()).map_err(Fatal::Submit)?;
+        let mut synced = 0;
+        while synced < batch {
+            let (through, result) = log.wait().map_err(Fatal::NoRoom)?;
+            result.map_err(Fatal::Journal)?;
+            synced = through;
+        }
+        let mut durability = Durability {
+            log,
+            fold,
+            records: Vec::new(),
+            records_bytes: 0,
+            batch: batch + 1,
+            synced,
+            gates: [0; 4],
+            promise_gate: 0,
+            waiting: VecDeque::new(),
+            early: Vec::new(),
+            is_full: false,
+            refused: None,
+            checkpoint: 0,
+        };
+        for record in records {
+            durability.fold.apply(record);
+        }
+        Ok(durability)
+    }
+
+    /// A role wants this persisted. The number of a batch, if one was handed to the journal.
+    pub fn persist(&mut self, role: RoleId, record: Record) -> Option<u64> {
+        self.gates[gate_of(role)] = self.batch;
+        let bytes = codec::record_to_bytes(&record);
+        self.records_bytes += bytes.len();
+        self.records.push(bytes);
+        let claimed = (self.fold.promise, self.fold.lease_max);
+        let is_view = matches!(record, Record::View(_));
+        self.fold.apply(record);
+        if is_view || claimed != (self.fold.promise, self.fold.lease_max) {
+            self.promise_gate = self.batch;
+        }
+        if self.records_bytes > BATCH_BYTES_MAX { self.append() } else { None }
+    }
+
+    /// Keeps back what must wait; what may go is returned.
+    pub fn hold(
+        &mut self,
+        role: RoleId,
+        sends: Vec<Envelope>,
+        spawns: Vec<Spawn>,
+    ) -> (Vec<Envelope>, Vec<Spawn>) {
+        let batch = self.gates[gate_of(role)];
+        if batch <= self.synced {
+            return (sends, spawns);
+        }
+        let (early, sends) = self.part(sends);
+        if !sends.is_empty() || !spawns.is_empty() {
+            self.waiting.push_back(Waiting { batch, sends, spawns });
+        }
+        (early, Vec::new())
+    }
+
+    /// Parts what may leave early from what waits, while the disk is full.
+    fn part(&self, sends: Vec<Envelope>) -> (Vec<Envelope>, Vec<Envelope>) {
+        if !self.is_full {
+            return (Vec::new(), sends);
+        }
+        let is_promise_durable = self.promise_gate <= self.synced;
+        let leaves = |envelope: &Envelope| may_leave_early(&envelope.message, is_promise_durable);
+        let (early, mut rest): (Vec<_>, Vec<_>) = sends.into_iter().partition(leaves);
+        if self.waiting.len() >= WAITING_MAX {
+            rest.clear(); // as good as lost on the way
+        }
+        (early, rest)
+    }
+
+    /// The next outcome of the journal: everything up to this batch is durable.
+    ///
+    /// # Errors
+    /// When the journal failed: the node must stop.
+    pub fn poll(&mut self) -> Result<Option<u64>, Fatal> {
+        let Some((through, result)) = self.log.poll() else {
+            self.look_for_room();
+            return Ok(None);
+        };
+        result.map_err(Fatal::Journal)?;
+        self.synced = through;
+        Ok(Some(through))
+    }
+
+    fn look_for_room(&mut self) {
+        let was_full = std::mem::replace(&mut self.is_full, self.log.disk_full().is_some());
+        if !self.is_full || was_full {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for held in &mut waiting {
+            let (early, rest) = self.part(std::mem::take(&mut held.sends));
+            self.early.extend(early);
+            held.sends = rest;
+        }
+        self.waiting = waiting;
+    }
+
+    /// What need not wait any more.
+    pub fn next_released(&mut self) -> Option<Waiting> {
+        if !self.early.is_empty() {
+            return Some(Waiting { batch: 0, sends: std::mem::take(&mut self.early), spawns: Vec::new() });
+        }
+        let is_due = self.waiting.front().is_some_and(|waiting| waiting.batch <= self.synced);
+        if is_due { self.waiting.pop_front() } else { None }
+    }
+
+    /// Hands this turn's records to the journal as one batch; its number.
+    pub fn append(&mut self) -> Option<u64> {
+        self.records_bytes = 0;
+        if self.records.is_empty() || self.refused.is_some() {
+            return None;
+        }
+        match self.log.append(std::mem::take(&mut self.records)) {
+            Ok(batch) => {
+                assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
+                self.batch = batch + 1;
+                Some(batch)
+            }
+            Err(error) => {
+                self.refused = Some(error); // the turn ends with it
+                None
+            }
+        }
+    }
+
+    /// Whether the journal took everything.
+    ///
+    /// # Errors
+    /// When it did not: the node must stop.
+    pub fn check(&mut self) -> Result<(), Fatal> {
+        self.refused.take().map_or(Ok(()), |error| Err(Fatal::Submit(error)))
+    }
+
+    /// Replaces the journal by what still counts behind a durable snapshot of `slot`.
+    ///
+    /// # Errors
+    /// When the journal cannot take the checkpoint.
+    pub fn checkpoint(&mut self, slot: u64) -> Result<(), Fatal> {
+        self.fold.forget_through(slot);
+        let records: Vec<Bytes> =
+            self.fold.clone().into_records().iter().map(codec::record_to_bytes).collect();
+        // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
+        self.records.clear();
+        self.records_bytes = 0;
+        let batch = self.log.checkpoint(records).map_err(Fatal::Submit)?;
+        self.batch = batch + 1;
+        self.checkpoint = batch;
+        for gate in self.gates.iter_mut().chain([&mut self.promise_gate]) {
+            *gate = (*gate).min(batch);
+        }
+        Ok(())
+    }
+
+    /// Whether a checkpoint is still on its way to the disk.
+    #[must_use]
+    pub fn is_checkpointing(&self) -> bool {
+        self.synced < self.checkpoint
+    }
+
+    /// Why nothing gets durable now, if the disk is full.
+    #[must_use]
+    pub fn disk_full(&self) -> Option<Arc<Failure>> {
+        self.log.disk_full()
+    }
+
+    /// Whether so much waits for room that this node takes in nothing more.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        self.is_full && self.log.queued_bytes() > BACKLOG_BYTES_MAX
+    }
+
+    /// Whether a message which would have to be persisted is better lost: its sender sends it again.
+    #[must_use]
+    pub fn must_lose(&self, message: &Message) -> bool {
+        let grows = matches!(message, Message::P2a { .. } | Message::Log { .. } | Message::Request { .. });
+        grows && self.is_overfull()
+    }
+
+    /// How much the journal would have to replay.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        self.log.live_bytes()
+    }
+
+    /// The fold of the journal, to look at.
+    #[must_use]
+    pub fn fold(&self) -> &Durable {
+        &self.fold
+    }
+}
