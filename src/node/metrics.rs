@@ -114,7 +114,7 @@ impl Probed for Running {
         page.gauge(
             "warlock_disk_low",
             "1 while this node refuses writes because its disk is nearly full.",
-            flag(self.is_disk_low.get()),
+            flag(self.room.get() != super::room::Room::Enough),
         );
         if let Some(face) = self.face.get() {
             traffic::write(&mut page, face);
