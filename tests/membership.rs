@@ -120,7 +120,12 @@ fn a_node_is_added_replaced_and_leaves_while_clients_write() {
     let removed = if master == 5 { 4 } else { 5 };
     let witness = if master == 1 { 2 } else { 1 };
     wait_for("a living member to be removed", || {
-        cluster.client(witness).ask(&["WARLOCK", "REMOVE", &format!("n{removed}")]).ok()?.is_ok().then_some(())
+        cluster
+            .client(witness)
+            .ask(&["WARLOCK", "REMOVE", &format!("n{removed}")])
+            .ok()?
+            .is_ok()
+            .then_some(())
     });
     assert!(cluster.wait_for_exit(removed).success(), "a node that was removed ends with 0");
     work.wait_for_answers(100);

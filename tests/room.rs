@@ -148,7 +148,10 @@ fn really_full_disks_of_a_member_of_the_master_and_of_a_majority() {
     fill(disk(member));
     let round = write_until(&cluster, third, "the member's disk to be full", &|| is_full(&cluster, member));
     let refusal = cluster.client(member).must(&["SET", "a", "1"]).to_string();
-    assert!(refusal.contains("disk of this node is full") && refusal.contains("nothing was written"), "{refusal}");
+    assert!(
+        refusal.contains("disk of this node is full") && refusal.contains("nothing was written"),
+        "{refusal}"
+    );
     assert_eq!(cluster.client(member).must(&["GET", "round"]), round.to_string(), "it still follows");
     free(disk(member));
     takes_writes(&cluster, member);

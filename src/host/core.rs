@@ -6,8 +6,8 @@
 //!
 //! What a role says leaves only after everything that this role asked to persist is durable: [`super::durability`].
 
-use super::links::{Outbox, class_of};
 use super::durability::{Durability, Fatal};
+use super::links::{Outbox, class_of};
 use super::log::Log;
 use super::meters::Meters;
 use super::parked::Parked;

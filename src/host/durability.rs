@@ -95,7 +95,8 @@ impl Durability {
     /// # Errors
     /// When the journal fails at once, or the disk is full.
     pub fn start(mut log: Log, fold: Durable, records: Vec<Record>) -> Result<Durability, Fatal> {
-        let batch = log.append(records.iter().map(codec::record_to_bytes).collect()).map_err(Fatal::Submit)?;
+        let batch =
+            log.append(records.iter().map(codec::record_to_bytes).collect()).map_err(Fatal::Submit)?;
         let mut synced = 0;
         while synced < batch {
             let (through, result) = log.wait().map_err(Fatal::NoRoom)?;

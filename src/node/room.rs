@@ -112,8 +112,12 @@ impl Running {
         }
         for to in with_room {
             match self.ask_master(|ticket| Message::Transfer { to: Some(to), ticket }).await {
-                Asked::Answered(Ok(_)) => return info!(%to, "no room on the disk: handed the mastership over"),
-                Asked::Answered(Err(error)) => warn!(%to, ?error, "no room on the disk, but cannot hand over"),
+                Asked::Answered(Ok(_)) => {
+                    return info!(%to, "no room on the disk: handed the mastership over");
+                }
+                Asked::Answered(Err(error)) => {
+                    warn!(%to, ?error, "no room on the disk, but cannot hand over")
+                }
                 Asked::NoMaster | Asked::Lost => {}
             }
         }

@@ -16,9 +16,9 @@ use super::error::{AppendError, Failure, OpenError, SubmitError};
 use super::format::{FileName, HEADER_BYTES, Header, SegmentKind};
 use super::lock::DirectoryLock;
 use super::recovery;
+use super::room::Gauges;
 use super::segment::LiveSegment;
 use super::spares::Spares;
-use super::room::Gauges;
 use super::writer::{self, Progress, Request, Writer};
 use super::{Completion, Options, ReplayResult, Wake};
 
@@ -189,7 +189,9 @@ impl Journal {
         match self.completions.recv_timeout(patience) {
             Ok(completion) => Some(self.note(completion)),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(self.stopped()).map(|completion| self.note(completion)),
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(self.stopped()).map(|completion| self.note(completion))
+            }
         }
     }
 

@@ -89,8 +89,7 @@ impl Disk {
         for record in records {
             self.folded.apply(record);
         }
-        self.claimed =
-            (self.claimed.0.max(self.folded.promise), self.claimed.1.max(self.folded.lease_max));
+        self.claimed = (self.claimed.0.max(self.folded.promise), self.claimed.1.max(self.folded.lease_max));
     }
 
     /// Appends what a role wants persisted. The position that its messages have to wait for, if they have to.

@@ -260,7 +260,9 @@ fn a_disk_that_is_full_at_any_operation_delays_and_harms_nothing() {
             counted.fetch_add(1, Ordering::SeqCst);
             match operation {
                 // Not of a header: its file is given up, and another is tried.
-                Operation::Write { bytes, .. } if tries == 1 && full_at % 2 == 0 => Fault::Short(bytes.len() / 2),
+                Operation::Write { bytes, .. } if tries == 1 && full_at % 2 == 0 => {
+                    Fault::Short(bytes.len() / 2)
+                }
                 _ => Fault::Error(std::io::ErrorKind::StorageFull),
             }
         });
