@@ -4,6 +4,8 @@
 # Measured: `.ci/run` in a fresh clone 12 min.
 
 SEEDS ?= 1000
+LOCK_SEEDS ?= 300
+LOCKS ?=
 SEED  ?=
 QUICK ?=
 JSON  ?=
@@ -25,9 +27,10 @@ run: ## Build, and start a local three-node cluster in the foreground
 tools: ## Install what the tests need and the machine lacks (Debian, as root)
 	@tests/tools
 
-test: tools ## Everything that must pass: unit, golden, property tests, 1,000 simulated seeds, planted bugs
+test: tools ## Everything that must pass: unit, golden, property tests, 1,300 simulated seeds, planted bugs
 	$(CARGO) test --workspace
 	$(SIM) --seeds $(SEEDS) --start $(START)
+	$(SIM) --locks --seeds $(LOCK_SEEDS) --start $(START)
 	$(MAKE) --no-print-directory planted
 
 verify: fmt-check lint docs test ## What CI runs; never writes to the tree
@@ -45,11 +48,11 @@ fix: ## Format, and apply what clippy can fix by itself
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 
-simulate: ## Random whole-cluster runs: SEEDS=n [START=s], or SEED=x to replay one
+simulate: ## Random whole-cluster runs: SEEDS=n [START=s], or SEED=x to replay one; LOCKS=1: clients take locks
 ifneq ($(SEED),)
-	$(SIM) --seed $(SEED)
+	$(SIM) --seed $(SEED) $(if $(LOCKS),--locks)
 else
-	$(SIM) --seeds $(SEEDS) --start $(START)
+	$(SIM) --seeds $(SEEDS) --start $(START) $(if $(LOCKS),--locks)
 endif
 
 .PHONY: docs-commands
@@ -69,8 +72,13 @@ planted: ## Break each safety rule on purpose and see that it is noticed
 	CARGO_TARGET_DIR=target/planted $(CARGO) test --profile sim -p warlock-sim --features planted-bugs --test planted -- --nocapture
 
 .PHONY: soak-locks
-soak-locks: ## Fight for one lock of a real cluster under kill -9 and SIGSTOP; nobody may hold it twice: MINUTES=n [SEED=s]
+soak-locks: ## Fight for one lock of a real cluster under kill -9, SIGSTOP, partitions and clock steps; nobody may hold it twice: MINUTES=n [SEED=s]
 	SOAK_SECONDS=$$(( $(or $(MINUTES),10) * 60 )) $(if $(SEED),SOAK_SEED=$(SEED)) $(CARGO) test --test soak_locks -- --nocapture
+
+.PHONY: bench-locks
+bench-locks: ## Memory, wake-ups, hand-over and CPU of locks, measured on a real cluster
+	$(CARGO) build --release -p warlock -p warlock-harness
+	target/release/locks
 
 .PHONY: soak snapshot-pause
 soak: ## A long run of mixed load under random faults: MINUTES=n [SEED=s]

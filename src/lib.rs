@@ -17,5 +17,7 @@ pub mod waiting;
 pub use embed::{Builder, Node};
 
 // A build with bugs planted on purpose must never be shipped.
-const _: () =
-    assert!(!consensus::planted::COMPILED_IN, "the warlock binary is never built with planted bugs");
+const _: () = assert!(
+    !consensus::planted::COMPILED_IN && !storage::planted::COMPILED_IN,
+    "the warlock binary is never built with planted bugs"
+);

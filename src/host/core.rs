@@ -330,8 +330,10 @@ impl<B: Backend> Core<B> {
                 let undos = self.direct_undos(&events);
                 let mut outcomes = std::mem::take(&mut self.outcomes);
                 for (id, outcome) in outcomes.drain(..) {
+                    let is_repeat = matches!(outcome, Outcome::Repeated(_));
                     let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
-                    if id.origin == self.node.origin() {
+                    // A repeat of what this node saw run says nothing new; of a command that waits it says that it waits, although by now it may not.
+                    if id.origin == self.node.origin() && !(is_repeat && self.waiters.is_answered(id.seq)) {
                         self.ran(id.seq, reply, undos.get(&id.seq), now);
                     }
                 }

@@ -1,14 +1,15 @@
 //! Faults that a test may ask a running node for. Off unless the node was started with `WARLOCK_TEST_FAULTS=1`.
 //!
-//! One switch for the whole process: all links of a node are cut, or none.
+//! One switch for the whole process: all links of a node are cut, or none; and one error of its wall clock.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use tracing::warn;
 
 /// The variable that allows it.
 const VARIABLE: &str = "WARLOCK_TEST_FAULTS";
 
 static CUT_OFF: AtomicBool = AtomicBool::new(false);
+static WALL_ERROR_MS: AtomicI64 = AtomicI64::new(0);
 
 /// Whether everything from and to the other nodes is to be dropped.
 #[must_use]
@@ -16,18 +17,31 @@ pub fn is_cut_off() -> bool {
     CUT_OFF.load(Relaxed)
 }
 
-/// `CUT-OFF`: this node hears no other node and is not heard, as if its network were gone; its clients still reach it. `HEAL` ends it.
+/// By how much the wall clock is wrong on purpose.
+pub(super) fn wall_error_ms() -> i64 {
+    WALL_ERROR_MS.load(Relaxed)
+}
+
+/// `CUT-OFF`: this node hears no other node and is not heard, as if its network were gone; its clients still reach it. `HEAL` ends it. `CLOCK ms` sets
+/// the wall clock that this node reads, as if somebody had set the machine's: so many milliseconds ahead of the true one, or behind it.
 ///
 /// # Errors
-/// When the node was not started for tests, or `what` is neither.
-pub fn set(what: &str) -> Result<(), String> {
+/// When the node was not started for tests, or `what` is none of them.
+pub fn set(what: &[&str]) -> Result<(), String> {
     if std::env::var_os(VARIABLE).is_none_or(|value| value != "1") {
         return Err(format!("ERR this node was not started for tests ({VARIABLE}=1); nothing was done"));
     }
-    let is_cut_off = match what.to_ascii_uppercase().as_str() {
-        "CUT-OFF" => true,
-        "HEAL" => false,
-        _ => return Err("ERR WARLOCK DEBUG takes CUT-OFF or HEAL".to_string()),
+    const USAGE: &str = "ERR WARLOCK DEBUG takes CUT-OFF, HEAL or CLOCK ms";
+    let is_cut_off = match what {
+        [clock, ms] if clock.eq_ignore_ascii_case("CLOCK") => {
+            let error_ms: i64 = ms.parse().map_err(|_| USAGE.to_string())?;
+            warn!(error_ms, "a test set this node's wall clock");
+            WALL_ERROR_MS.store(error_ms, Relaxed);
+            return Ok(());
+        }
+        [word] if word.eq_ignore_ascii_case("CUT-OFF") => true,
+        [word] if word.eq_ignore_ascii_case("HEAL") => false,
+        _ => return Err(USAGE.to_string()),
     };
     warn!(is_cut_off, "a test switched this node's links to the other nodes");
     CUT_OFF.store(is_cut_off, Relaxed);

@@ -96,6 +96,13 @@ impl Waiters {
         self.take_command(seq)
     }
 
+    /// Nobody waits for the reply of this command any more.
+    #[must_use]
+    pub fn is_answered(&self, seq: u64) -> bool {
+        let index = seq.checked_sub(self.first_seq).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.commands.get(index)).is_none_or(|(ticket, _)| ticket.is_none())
+    }
+
     /// How long whoever comes now may wait.
     #[must_use]
     pub fn timeout(&self) -> Duration {
@@ -208,7 +215,9 @@ mod tests {
             Some((1, 2))
         );
         assert_eq!(waiters.take_submitted(at(0)), None);
+        assert!(!waiters.is_answered(2));
         assert_eq!(waiters.executed(2), Some(ticket(1)));
+        assert!(waiters.is_answered(2) && !waiters.is_answered(1));
         assert_eq!(waiters.executed(2), None);
         assert_eq!(waiters.executed(1), Some(ticket(0)));
         waiters.submit(Bytes::from_static(b"c"), ticket(2), at(0));

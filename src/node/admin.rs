@@ -81,7 +81,7 @@ impl Running {
             }
             ("REMOVE", [node]) => self.remove(parse_node(node)?).await,
             ("LEAVE", []) => self.remove(self.identity.node).await,
-            ("DEBUG", [what]) => faults::set(what).map(|()| Reply::Ok),
+            ("DEBUG", what) => faults::set(what).map(|()| Reply::Ok),
             ("JOIN", _) => Err(format!(
                 "ERR nothing was done: this node is {} of a cluster already; JOIN forms a first cluster from empty nodes, ADD invites an empty node to this one",
                 self.identity.node

@@ -4,6 +4,7 @@
 pub mod commands;
 pub mod journal;
 pub mod machine;
+pub mod planted;
 pub mod reply;
 pub mod row;
 pub mod snapshot;

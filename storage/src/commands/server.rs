@@ -6,6 +6,7 @@ use super::errors;
 use super::number::parse_integer;
 use super::spec::{Arity, CommandSpec, Flag, Group, Handler};
 use crate::machine::{DATABASES, Stamp, Txn};
+use crate::planted::{self, Bug};
 use crate::reply::Reply;
 
 const SERVER: CommandSpec = CommandSpec { group: Group::Server, ..CommandSpec::BASE };
@@ -53,6 +54,9 @@ fn flush(txn: &mut Txn<'_>, args: &Args<'_>, databases: std::ops::Range<u8>) -> 
         [] => {}
         [option] if is(option, "ASYNC") || is(option, "SYNC") => {}
         _ => return errors::SYNTAX,
+    }
+    if planted::has(Bug::TokenFlushed) {
+        txn.forget_tokens();
     }
     databases.for_each(|db| txn.flush(db));
     Reply::Ok

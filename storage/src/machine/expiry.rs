@@ -5,6 +5,7 @@
 use super::layout::{self, Garbage, Header};
 use super::txn::Txn;
 use super::waits::Timer;
+use crate::planted::{self, Bug};
 use crate::row::RowKeyRef;
 
 impl Txn<'_> {
@@ -23,6 +24,9 @@ impl Txn<'_> {
                 self.meta().databases.iter().position(|database| database.generation == generation)
             {
                 self.place(db as u8, key);
+                if planted::has(Bug::ExpiryUnserved) {
+                    self.untouch();
+                }
             } else {
                 // Its database was flushed. The reaper would come to it, too.
                 self.remove_row(layout::key_row(generation, hash, key).to_owned());

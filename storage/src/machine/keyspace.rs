@@ -220,6 +220,7 @@ impl Txn<'_> {
 
     /// Empties a database at once; its rows become garbage.
     pub fn flush(&mut self, db: u8) {
+        self.revoke_all(db);
         let slot = self.stamp.slot;
         let meta = self.meta_mut();
         meta.generations += 1;
@@ -235,6 +236,11 @@ impl Txn<'_> {
 
     /// Exchanges two databases.
     pub fn swap(&mut self, a: u8, b: u8) {
+        // Their holders asked for a lock of that name in that database: in the other one it is nobody's.
+        if a != b {
+            self.revoke_all(a);
+            self.revoke_all(b);
+        }
         let slot = self.stamp.slot;
         self.meta_mut().databases.swap(usize::from(a) % DATABASES, usize::from(b) % DATABASES);
         self.database(a).changed_at = slot;

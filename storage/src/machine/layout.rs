@@ -16,6 +16,7 @@
 //! | ends of holds `19` | `19` 0⁷ · bucket⁸ | hash⁸ of a key · database¹ · how¹ · token · time (varints) · owner |
 //! | sessions `1A` | `1A` 0⁷ · id⁸ | time to live · deadline (varints) · name |
 //! | bound `1B` | `1B` session⁷ · generation⁸ · key | nothing |
+//! | locks `1C` | `1C` generation⁷ · hash⁸ · key | nothing |
 //! | timers `18` | `18` time⁸ 0⁷ · kind¹ · what the kind wants | nothing |
 //!
 //! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
@@ -40,6 +41,7 @@ pub(super) const TIMERS: u8 = 0x18;
 pub(super) const ENDS: u8 = 0x19;
 pub(super) const SESSIONS: u8 = 0x1A;
 pub(super) const BOUND: u8 = 0x1B;
+pub(super) const LOCKS: u8 = 0x1C;
 
 /// Generations and object ids have this many bits.
 pub(super) const ID_BITS: u32 = 56;

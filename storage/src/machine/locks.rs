@@ -6,16 +6,19 @@
 //! Invariants:
 //! * T1: a token is given out once, and later grants have larger ones, whatever the key.
 //! * T2: of the holds of one lock that are not over, either one is exclusive and there is no other, or all are shared.
-//! * T3: a hold ends once, and how it ended is told once: released, expired, revoked, or with its session.
+//! * T3: a hold ends once, and how it ended is told once: released, expired, revoked, or with its session. FLUSHDB, FLUSHALL and SWAPDB revoke, too.
+//! * T4: a lock's key has one row in the table of locks, by the generation of its database, and there are no others: so that a whole database's
+//!   locks are found without looking at its other keys.
 
 use super::events::{Caller, Event};
 use super::keyspace::Place;
-use super::layout::{self, ENDS, Kind};
+use super::layout::{self, ENDS, Kind, LOCKS};
 use super::txn::Txn;
 use super::view::View;
 use super::waits::Timer;
+use crate::planted::{self, Bug};
 use crate::reply::Reply;
-use crate::row::{RowKeyRef, RowValue};
+use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
 use crate::varint;
 
 /// How a hold ended. The numbers are stored.
@@ -82,11 +85,13 @@ impl Hold {
     /// Whether its time is not over.
     #[must_use]
     pub fn is_held(&self, now_ms: u64) -> bool {
-        !self.is_over && self.deadline_ms.is_none_or(|deadline_ms| now_ms <= deadline_ms)
+        let early_ms = if planted::has(Bug::CutShort) { 40 } else { 0 };
+        !self.is_over && self.deadline_ms.is_none_or(|deadline_ms| now_ms + early_ms <= deadline_ms)
     }
 
     fn closed_until_ms(&self) -> Option<u64> {
-        self.deadline_ms.map(|deadline_ms| deadline_ms.saturating_add(self.delay_ms))
+        let delay_ms = if planted::has(Bug::DelayIgnored) { 0 } else { self.delay_ms };
+        self.deadline_ms.map(|deadline_ms| deadline_ms.saturating_add(delay_ms))
     }
 }
 
@@ -182,7 +187,8 @@ impl Lock {
 
     /// The position of a token's hold.
     pub(crate) fn position(&self, token: u64, now_ms: u64) -> Option<usize> {
-        self.holds.iter().position(|hold| hold.token == token && hold.is_held(now_ms))
+        let is_it = |hold: &Hold| hold.token == token || planted::has(Bug::AnyTokenReleases);
+        self.holds.iter().position(|hold| is_it(hold) && hold.is_held(now_ms))
     }
 
     /// When nobody holds it any more and no delay keeps it closed, if nothing happens.
@@ -211,6 +217,10 @@ pub struct Ended {
 
 /// How many ends are remembered. A key shares its place with others, which can only cost an explanation.
 const ENDS_BUCKETS: u64 = 16_384;
+
+fn index_row(generation: u64, hash: u64, key: &[u8]) -> RowKey {
+    RowKeyRef::from_parts(layout::first(LOCKS, generation), hash, key).to_owned()
+}
 
 const fn ended_row(hash: u64) -> RowKeyRef<'static> {
     RowKeyRef::from_parts(layout::first(ENDS, 0), hash % ENDS_BUCKETS, &[])
@@ -339,6 +349,9 @@ impl Txn<'_> {
             let timer = Timer::Lock { db: place.db, key: place.key.to_vec() };
             self.put_row(timer.row(next_ms.saturating_add(1)), RowValue::EMPTY);
         }
+        if place.old.is_none() {
+            self.put_row(index_row(self.generation(place.db), place.hash, place.key), RowValue::EMPTY);
+        }
         self.put(place, Kind::Lock, free_at_ms, &[&lock.body()]);
     }
 
@@ -374,6 +387,7 @@ impl Txn<'_> {
 
     /// A lock's key is about to go: its holds end.
     pub(super) fn lock_removed(&mut self, place: &Place<'_>) {
+        self.remove_row(index_row(self.generation(place.db), place.hash, place.key));
         let row = layout::key_row(self.generation(place.db), place.hash, place.key);
         let lock = self.row(row).and_then(|value| {
             let header = layout::Header::parse(&value)?;
@@ -386,6 +400,15 @@ impl Txn<'_> {
                 self.hold_ended(place, hold, how);
             }
             self.unbind(hold.session, place);
+        }
+    }
+
+    /// Takes all locks of a database away, and tells their holders: the database is about to be emptied, or to be another one.
+    pub(super) fn revoke_all(&mut self, db: u8) {
+        let locks = RowRange::prefix(&layout::first(LOCKS, self.generation(db)).to_be_bytes());
+        for (row, _) in self.rows(&locks, usize::MAX) {
+            let place = self.place(db, row.borrow().tail);
+            self.remove(&place);
         }
     }
 

@@ -4,6 +4,7 @@
 //! at a slot boundary say the same as this).
 
 use super::layout::meta_row;
+use crate::planted::{self, Bug};
 use crate::row::{Batch, Change, RowValue};
 use crate::store::{Rows, StoreError};
 use crate::varint;
@@ -111,11 +112,15 @@ impl Meta {
             Ok(())
         };
         read(APPLIED, &mut [&mut meta.applied])?;
-        read(TOKENS, &mut [&mut meta.tokens])?;
+        if !planted::has(Bug::TokenForgotten) {
+            read(TOKENS, &mut [&mut meta.tokens])?;
+        }
         read(OBJECTS, &mut [&mut meta.objects])?;
         read(GENERATIONS, &mut [&mut meta.generations])?;
         read(WAITS, &mut [&mut meta.waits])?;
-        read(WAITING, &mut [&mut meta.waiting])?;
+        if !planted::has(Bug::WaitsForgotten) {
+            read(WAITING, &mut [&mut meta.waiting])?;
+        }
         for (number, database) in (FIRST_DATABASE..).zip(&mut meta.databases) {
             let Database { generation, keys, expiring, changed_at } = database;
             read(number, &mut [generation, keys, expiring, changed_at])?;

@@ -43,6 +43,7 @@ pub use txn::Txn;
 pub use view::{View, VisitKey};
 
 use crate::commands::{self, Args, Handler};
+use crate::planted::{self, Bug};
 use crate::reply::Reply;
 use crate::row::{Batch, RowKey, RowValue};
 use crate::store::{AnyStore, MemoryStore, Rows, Store, StoreError};
@@ -145,6 +146,8 @@ impl<S: Store> Machine<S> {
         let Some(command) = payload::decode_command(payload) else {
             return Reply::error("ERR malformed log entry");
         };
+        let at_ms = if planted::has(Bug::LocalClock) { planted::local_ms() } else { stamp.at_ms };
+        let stamp = &Stamp { at_ms, ..*stamp };
         let mut txn = Txn::new(self.store.as_rows(), &self.meta, stamp, std::mem::take(&mut self.spare));
         txn.interest = self.interest;
         txn.set_caller(caller, command.client(), payload);

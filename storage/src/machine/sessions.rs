@@ -12,6 +12,7 @@ use super::locks::End;
 use super::notify::Class;
 use super::txn::Txn;
 use super::waits::Timer;
+use crate::planted::{self, Bug};
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
 use crate::varint;
 
@@ -54,7 +55,7 @@ impl Txn<'_> {
     /// A session that lives. One whose time is over ends here.
     pub(crate) fn session(&mut self, id: u64) -> Option<Session> {
         let session = self.row(session_row(id)).and_then(|value| Session::parse(&value))?;
-        if session.deadline_ms < self.stamp.at_ms {
+        if session.deadline_ms < self.stamp.at_ms && !planted::has(Bug::SessionRevived) {
             self.end_session(id, &session, true);
             return None;
         }
@@ -87,6 +88,7 @@ impl Txn<'_> {
     fn end_bound(&mut self, id: u64, db: u8, key: &[u8], is_expired: bool) {
         let place = self.place(db, key);
         match place.old {
+            Some(old) if old.kind == Kind::Lock && planted::has(Bug::SessionKeepsLock) => {}
             Some(old) if old.kind == Kind::Lock => self.end_holds_of(id, db, key, is_expired),
             Some(old) if old.session == id => {
                 self.remove(&place);

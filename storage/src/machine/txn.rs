@@ -177,6 +177,11 @@ impl<'m> Txn<'m> {
         meta.tokens += 1;
         meta.tokens
     }
+
+    /// T1 dropped, for a planted bug.
+    pub(crate) fn forget_tokens(&mut self) {
+        self.meta_mut().tokens = 0;
+    }
 }
 
 impl Rows for Txn<'_> {

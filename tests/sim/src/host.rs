@@ -63,6 +63,8 @@ pub struct Process {
     pub next_read: u64,
     /// Abandoned commands whose fate is not known yet.
     pub abandoned: BTreeMap<u64, usize>,
+    /// Own commands that wait in the machine, and for whom; nobody: the client is gone.
+    pub parked: BTreeMap<u64, Option<usize>>,
     /// The snapshot that is being written.
     pub writing: Option<Stored>,
     /// The pieces of a fetched snapshot.

@@ -12,6 +12,7 @@ pub mod early;
 pub mod history;
 pub mod host;
 pub mod invariants;
+pub mod locks;
 pub mod long;
 pub mod machine;
 pub mod nemesis;

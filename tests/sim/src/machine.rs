@@ -1,8 +1,10 @@
-//! The replicated machine of the runs: a few registers and one lock with a token and a time to live.
+//! The replicated machine of the runs: a few registers and one lock with a token and a time to live; in runs about locks, the machine that ships, too.
 //!
 //! A register holds one number. What an append leaves depends on the order of appends, so a lost or doubled command shows in every
 //! later answer. The machine watches over its own exactly-once rule (E1), apart from the ledger that is under test.
 
+use crate::locks::ask::Ask;
+use crate::locks::real::{Real, Said};
 use bytes::Bytes;
 use consensus::{CommandId, Machine, NodeId, Stamp};
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,8 @@ pub enum Request {
     Acquire(u64),
     /// Gives the lock with this token back; answers whether it was held.
     Release(u64),
+    /// Something for the machine that ships.
+    Lock(Ask),
 }
 
 /// What an append leaves in a register.
@@ -33,10 +37,20 @@ pub fn mix(held: u64, with: u64) -> u64 {
     (held ^ with).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_add(with)
 }
 
+/// The first byte of what goes to the machine that ships.
+const REAL: u8 = 7;
+
+/// A command of the machine that ships, as a payload.
+#[must_use]
+pub fn wrap(payload: &Bytes) -> Bytes {
+    [&[REAL], &payload[..]].concat().into()
+}
+
 /// The payload of a command.
 #[must_use]
 pub fn encode(key: u16, request: Request) -> Bytes {
     let (kind, a, b) = match request {
+        Request::Lock(ask) => return wrap(&ask.payload()),
         Request::Put(value) => (0_u8, value, 0),
         Request::CompareAndSet(expected, value) => (1, expected, value),
         Request::Increment => (2, 0, 0),
@@ -81,12 +95,25 @@ pub struct Registers {
     token: u64,
     /// Per node its incarnation and the last number that ran.
     ran: BTreeMap<NodeId, (u64, u64)>,
+    /// The machine that ships, in runs about locks.
+    pub real: Option<Real>,
     /// The first broken rule, if any. Not part of the replicated state.
     #[serde(skip)]
     pub broken: Option<String>,
 }
 
 impl Registers {
+    /// A new machine; `has_locks`: with the one that ships inside.
+    #[must_use]
+    pub fn new(has_locks: bool) -> Registers {
+        Registers { real: has_locks.then(Real::default), ..Registers::default() }
+    }
+
+    /// The slot is complete: what commands of the machine that ships said in it.
+    pub fn finish_slot(&mut self, slot: u64) -> Vec<Said> {
+        self.real.as_mut().map_or_else(Vec::new, |real| real.finish_slot(slot))
+    }
+
     /// What a register holds; 0 if it was never set.
     #[must_use]
     pub fn get(&self, key: u16) -> u64 {
@@ -159,6 +186,9 @@ impl Registers {
 impl Machine for Registers {
     fn apply(&mut self, stamp: &Stamp, id: CommandId, payload: &Bytes) -> Bytes {
         self.watch(id);
+        if let (Some((&REAL, rest)), Some(real)) = (payload.split_first(), &mut self.real) {
+            return real.apply(stamp, id, &payload.slice_ref(rest));
+        }
         Bytes::copy_from_slice(&self.run(stamp.at_ms, payload).to_le_bytes())
     }
 }

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use warlock_sim::run::{Report, install_panic_hook, run};
+use storage::planted::Bug as LockBug;
+use warlock_sim::run::{Plan, Report, first_catch, install_panic_hook, run_plan};
 use warlock_sim::stats::Stats;
 use warlock_sim::trace::Tail;
 
 const USAGE: &str = "usage: warlock-sim [--seeds N] [--start S] [--threads T] [--seed X [--trace]]
-                   [--bug NAME] [--list-bugs] [--long COMMANDS]
+                   [--locks] [--bug NAME] [--list-bugs] [--long COMMANDS]
 
   --seeds N      run N seeds (1000)
   --start S      from this one on (0)
@@ -19,6 +20,7 @@ const USAGE: &str = "usage: warlock-sim [--seeds N] [--start S] [--threads T] [-
   --seed X       run this seed alone, and print its last events when it fails
   --trace        with --seed: print every event
   --keep-going   do not stop at the first failing seed; list them all
+  --locks        clients take locks of the machine that ships instead of writing registers
   --bug NAME     plant this bug (needs a build with the feature planted-bugs)
   --list-bugs    print the names of the bugs
   --all-bugs     plant each bug in turn, and say how many seeds (of 2000) it takes to notice it
@@ -34,7 +36,7 @@ struct Options {
     seed: Option<u64>,
     trace: bool,
     keep_going: bool,
-    bug: Option<Bug>,
+    plan: Plan,
     long: Option<u64>,
 }
 
@@ -72,7 +74,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
         seed: None,
         trace: false,
         keep_going: false,
-        bug: None,
+        plan: Plan::default(),
         long: None,
     };
     while let Some(argument) = arguments.next() {
@@ -90,11 +92,11 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
             "--seed" => options.seed = Some(number()?),
             "--long" => options.long = Some(number()?),
             "--trace" => options.trace = true,
+            "--locks" => options.plan.has_locks = true,
             "--keep-going" => options.keep_going = true,
             "--bug" => {
                 let name = arguments.next().ok_or("--bug needs a name")?;
-                let bug = Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
-                options.bug = Some(*bug.ok_or_else(|| format!("there is no bug '{name}'"))?);
+                options.plan = plan_of(&name).ok_or_else(|| format!("there is no bug '{name}'"))?;
                 if !COMPILED_IN {
                     return Err(
                         "this build contains no planted bugs: build with --features planted-bugs".into()
@@ -102,19 +104,18 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
                 }
             }
             "--all-bugs" => {
-                for bug in Bug::ALL.iter().filter(|_| COMPILED_IN) {
+                for (name, _) in bugs().filter(|_| COMPILED_IN) {
                     let begin = Instant::now();
-                    let (seeds, law) = warlock_sim::run::first_catch(*bug, 2_000)
+                    let (seeds, law) = first_catch(plan_of(&name).unwrap_or_default(), 2_000)
                         .map_or((0, "not noticed".to_string()), |(seeds, violation)| (seeds, violation));
                     let law: String = law.lines().next().unwrap_or_default().chars().take(110).collect();
-                    let name = format!("{bug:?}");
                     println!("{name:<28} {seeds:>5}  {:>5.1} s  {law}", begin.elapsed().as_secs_f64());
                 }
                 return Ok(None);
             }
             "--list-bugs" => {
-                for bug in Bug::ALL {
-                    println!("{:<28} {}", format!("{bug:?}"), bug.describe());
+                for (name, what) in bugs() {
+                    println!("{name:<28} {what}");
                 }
                 return Ok(None);
             }
@@ -128,10 +129,23 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
     Ok(Some(options))
 }
 
+/// Every bug that can be planted, and what it breaks.
+fn bugs() -> impl Iterator<Item = (String, &'static str)> {
+    let engine = Bug::ALL.iter().map(|bug| (format!("{bug:?}"), bug.describe()));
+    engine.chain(LockBug::ALL.iter().map(|bug| (format!("{bug:?}"), bug.describe())))
+}
+
+/// A run with the bug of this name.
+fn plan_of(name: &str) -> Option<Plan> {
+    let bug = Bug::ALL.iter().copied().find(|bug| format!("{bug:?}") == name);
+    let lock_bug = LockBug::ALL.iter().copied().find(|bug| format!("{bug:?}") == name);
+    (bug.is_some() || lock_bug.is_some()).then_some(Plan { has_locks: lock_bug.is_some(), bug, lock_bug })
+}
+
 fn run_one(seed: u64, options: &Options) -> ExitCode {
     let limit = if options.trace { usize::MAX } else { TAIL };
     let tail = Tail::new(limit);
-    let report = run(seed, options.bug, Some(tail.clone()));
+    let report = run_plan(seed, options.plan, Some(tail.clone()));
     if options.trace || report.violation.is_some() {
         let mut out = std::io::stdout().lock();
         for line in tail.lines() {
@@ -164,7 +178,7 @@ fn run_many(options: &Options) -> ExitCode {
                     if index >= options.seeds || stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let report = run(options.start + index, options.bug, None);
+                    let report = run_plan(options.start + index, options.plan, None);
                     done.fetch_add(1, Ordering::Relaxed);
                     if let Ok(mut total) = total.lock() {
                         total.0.add(&report.stats);
@@ -193,13 +207,16 @@ fn run_many(options: &Options) -> ExitCode {
     let Some(report) = failures.first() else { return ExitCode::SUCCESS };
     let seed = report.seed;
     let tail = Tail::new(TAIL);
-    let again = run(seed, options.bug, Some(tail.clone()));
+    let again = run_plan(seed, options.plan, Some(tail.clone()));
     println!("\nthe last events of seed {seed}:");
     for line in tail.lines() {
         println!("{line}");
     }
     let violation = again.violation.or_else(|| report.violation.clone()).unwrap_or_default();
-    println!("\nseed {seed} FAILED: {violation}\n\nto see it again: make simulate SEED={seed}");
+    println!(
+        "\nseed {seed} FAILED: {violation}\n\nto see it again: make simulate SEED={seed}{}",
+        if options.plan.has_locks { " LOCKS=1" } else { "" }
+    );
     println!("failed seeds: {} of {}", failures.len(), done.load(Ordering::Relaxed));
     ExitCode::FAILURE
 }

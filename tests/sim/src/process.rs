@@ -3,6 +3,7 @@
 use crate::disk::Waiting;
 use crate::early::may_leave_early;
 use crate::host::{Fate, Process, Snapshot};
+use crate::invariants::holds::Moment;
 use crate::machine::Registers;
 use crate::network::Parcel;
 use crate::swarm::{MS, SECOND};
@@ -259,7 +260,9 @@ impl World {
         self.trace.note(self.now, || format!("{id} applies {slot}: {value:?}"));
         let before = process.ledger.cluster_ms();
         let mut outcomes = Vec::new();
+        storage::planted::set_local_ms(host.clock.read(self.now).wall_ms);
         process.ledger.apply(slot, value, &mut process.machine, &self.config, &mut outcomes);
+        let said = process.machine.finish_slot(slot);
         let origin = process.node.origin();
         let observer = &mut self.observer;
         let verdict = &mut observer.verdict;
@@ -274,19 +277,43 @@ impl World {
                 }
             };
             observer.time.applied(slot, value, begins, process.ledger.cluster_ms(), verdict);
-        }
-        for (command, outcome) in outcomes {
-            let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
-            if command.origin == origin {
-                self.executed(id, command, &reply);
+            let moment = Moment { now: self.now, made: observer.time.made_at(slot, value) };
+            for said in observer.acknowledged.take_said() {
+                observer.holds.ran(&said, moment, verdict);
             }
         }
+        let undos = World::direct_undos(origin, &said);
+        for (command, outcome) in outcomes {
+            let is_first = matches!(outcome, Outcome::Executed(_));
+            let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
+            if command.origin == origin {
+                let undo = undos.get(&command.seq).cloned();
+                self.executed(id, command, &reply, is_first, undo);
+            }
+        }
+        self.lock_told(id, origin, said);
     }
 
     /// One of the node's own commands has run: its client is told.
-    pub(crate) fn executed(&mut self, id: NodeId, command: CommandId, reply: &Bytes) {
+    pub(crate) fn executed(
+        &mut self,
+        id: NodeId,
+        command: CommandId,
+        reply: &Bytes,
+        is_first: bool,
+        undo: Option<Bytes>,
+    ) {
         let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         process.abandoned.remove(&command.seq);
+        let operation = process.waiting.get(&command.seq).copied();
+        // Nobody waits for it: it was given up, or it is one of the node's own.
+        let is_nobodys = self.swarm.has_locks && operation.is_none() && is_first && !reply.is_empty();
+        if operation.is_some_and(|operation| self.is_lock(operation)) || is_nobodys {
+            self.observer.acknowledged.acknowledged(command, reply, &mut self.observer.verdict);
+            self.lock_ran(id, command, reply, undo);
+            return;
+        }
+        let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         let Some(operation) = process.waiting.remove(&command.seq) else { return };
         let slot = self.observer.acknowledged.acknowledged(command, reply, &mut self.observer.verdict);
         self.observer.freshness.acknowledged(self.now, slot);
@@ -353,7 +380,7 @@ impl World {
         });
         let (ledger, machine) = match snapshot {
             Some(snapshot) => (snapshot.ledger, snapshot.machine),
-            None => (Ledger::new(self.first.clone()), Registers::default()),
+            None => (Ledger::new(self.first.clone()), Registers::new(self.swarm.has_locks)),
         };
         let durable: Durable = host.disk.durable().clone();
         let snapshot_slot = standing.slot;
@@ -374,12 +401,17 @@ impl World {
             reads: BTreeMap::new(),
             next_read: 1,
             abandoned: BTreeMap::new(),
+            parked: BTreeMap::new(),
             writing: None,
             fetched: (0, Vec::new()),
             snapshot_slot,
         });
-        if host.life > 1 {
+        let life = host.life;
+        if life > 1 {
             self.stats.restarts += 1;
+        }
+        if self.swarm.has_locks {
+            self.at(MS, Event::Duties(id, life));
         }
         self.trace.mix(self.now, id.0, 0x57A7);
         self.trace.note(self.now, || format!("{id} starts"));

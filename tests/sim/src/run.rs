@@ -50,11 +50,38 @@ pub fn install_panic_hook() {
     }));
 }
 
-/// Runs one seed. With `tail`, events are written there.
+/// What a run is about, besides its seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// Clients take locks of the machine that ships instead of writing registers.
+    pub has_locks: bool,
+    /// A rule of the engine to drop.
+    pub bug: Option<Bug>,
+    /// A rule of locks to drop.
+    pub lock_bug: Option<storage::planted::Bug>,
+}
+
+impl Plan {
+    /// The same without a bug.
+    #[must_use]
+    pub fn sound(self) -> Plan {
+        Plan { bug: None, lock_bug: None, ..self }
+    }
+}
+
+/// Runs one seed of the registers' workload. With `tail`, events are written there.
 #[must_use]
 pub fn run(seed: u64, bug: Option<Bug>, tail: Option<Tail>) -> Report {
+    run_plan(seed, Plan { bug, ..Plan::default() }, tail)
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run_plan(seed: u64, plan: Plan, tail: Option<Tail>) -> Report {
     CATCHING.with(|catching| *catching.borrow_mut() = true);
-    let result = catch_unwind(AssertUnwindSafe(|| run_unguarded(seed, bug, tail)));
+    storage::planted::plant(plan.lock_bug);
+    let result = catch_unwind(AssertUnwindSafe(|| run_unguarded(seed, plan, tail)));
+    storage::planted::plant(None);
     CATCHING.with(|catching| *catching.borrow_mut() = false);
     result.unwrap_or_else(|_| {
         let what = PANIC.with(|panic| panic.borrow_mut().take());
@@ -63,9 +90,9 @@ pub fn run(seed: u64, bug: Option<Bug>, tail: Option<Tail>) -> Report {
     })
 }
 
-/// Runs seeds from 0 on, on all processors, until one notices `bug`: how many were needed, and the law that broke.
+/// Runs seeds from 0 on, on all processors, until one notices the bug of `plan`: how many were needed, and the law that broke.
 #[must_use]
-pub fn first_catch(bug: Bug, seeds_max: u64) -> Option<(u64, String)> {
+pub fn first_catch(plan: Plan, seeds_max: u64) -> Option<(u64, String)> {
     let next = AtomicU64::new(0);
     let best: Mutex<Option<(u64, String)>> = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -77,8 +104,8 @@ pub fn first_catch(bug: Bug, seeds_max: u64) -> Option<(u64, String)> {
                     if seed >= seeds_max || known.is_some_and(|known| known < seed) {
                         return;
                     }
-                    let Some(violation) = run(seed, Some(bug), None).violation else { continue };
-                    if run(seed, None, None).violation.is_some() {
+                    let Some(violation) = run_plan(seed, plan, None).violation else { continue };
+                    if run_plan(seed, plan.sound(), None).violation.is_some() {
                         continue; // not this bug's doing
                     }
                     if let Ok(mut best) = best.lock()
@@ -93,9 +120,10 @@ pub fn first_catch(bug: Bug, seeds_max: u64) -> Option<(u64, String)> {
     best.into_inner().ok().flatten().map(|(seed, violation)| (seed + 1, violation))
 }
 
-fn run_unguarded(seed: u64, bug: Option<Bug>, tail: Option<Tail>) -> Report {
+fn run_unguarded(seed: u64, plan: Plan, tail: Option<Tail>) -> Report {
     let mut rng = Rng::new(seed);
-    let swarm = Swarm::draw(&mut rng, bug);
+    let mut swarm = Swarm::draw(&mut rng, plan.bug);
+    swarm.has_locks = plan.has_locks;
     let safety_end = SECOND + swarm.safety;
     let mut world = World::new(seed, rng, swarm, tail);
     world.trace.note(0, || format!("{:?}", world.swarm));
@@ -305,6 +333,7 @@ impl World {
         self.stats.events = self.steps();
         self.stats.virtual_seconds = self.now / SECOND;
         self.stats.decided = self.observer.chosen.slots();
+        (_, self.stats.waits_ended, self.stats.sessions_ended) = self.observer.holds.seen;
         self.stats.nothing_decided = u64::from(self.stats.writes == 0);
         let violation = self.observer.verdict.complaint().cloned();
         Report { seed, violation, hash: self.trace.hash(), stats: self.stats }

@@ -112,6 +112,7 @@ impl World {
         let executed_below = process.ledger.executed_below(process.node.origin());
         let stamp_ms = process.ledger.cluster_ms();
         self.answer_from_ledger(id, executed_below);
+        self.give_up_missed(id);
         self.mail(id, 0, Message::Installed { slot, stamp_ms, executed_below, view });
     }
 
@@ -126,7 +127,7 @@ impl World {
                 return;
             };
             match process.ledger.reply(command).cloned() {
-                Some(reply) => self.executed(id, command, &reply),
+                Some(reply) => self.executed(id, command, &reply, true, None),
                 None => {
                     if let Some(operation) = process.waiting.remove(&seq) {
                         self.given_up(operation, State::Unknown);

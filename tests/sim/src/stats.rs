@@ -80,6 +80,12 @@ counters! {
     /// Operations.
     locks: "locks granted",
     /// Operations.
+    waits_ended: "waits for a lock ended",
+    /// Operations.
+    sessions_ended: "sessions ended",
+    /// Operations.
+    undone: "grants undone that nobody could be told",
+    /// Operations.
     unknown: "operations with unknown outcome",
     /// Operations.
     never: "operations that certainly did not run",

@@ -120,6 +120,8 @@ pub struct Swarm {
     pub wall_error: u64,
     /// Wall clocks are stepped on one node only, so that cluster time can be checked (E3).
     pub check_time: bool,
+    /// Clients take locks of the machine that ships instead of writing registers. Not drawn: the run is asked for.
+    pub has_locks: bool,
 }
 
 impl Swarm {
@@ -164,6 +166,7 @@ impl Swarm {
             stale_reads: rng.between(0, 500_000),
             wall_error: if rng.coin() { rng.between(0, 50) } else { rng.between(0, 5_000) },
             check_time: rng.chance(700_000),
+            has_locks: false,
         }
     }
 }

@@ -17,7 +17,7 @@ fn step(held: u64, operation: &Operation) -> Option<u64> {
         Request::Increment => (held.wrapping_add(1), held.wrapping_add(1)),
         Request::Append(value) => (mix(held, value), mix(held, value)),
         Request::Get => (held, held),
-        Request::Acquire(_) | Request::Release(_) => return None,
+        Request::Acquire(_) | Request::Release(_) | Request::Lock(_) => return None,
     };
     match operation.state {
         State::Done(told) if told != answer => None,
@@ -115,7 +115,8 @@ pub struct Checked<'a> {
 pub fn check(history: &[Operation], mut is_moot: impl FnMut(&Operation) -> bool) -> Checked<'_> {
     let mut registers: BTreeMap<u16, Vec<&Operation>> = BTreeMap::new();
     for operation in history {
-        let on_register = !matches!(operation.request, Request::Acquire(_) | Request::Release(_));
+        let on_register =
+            !matches!(operation.request, Request::Acquire(_) | Request::Release(_) | Request::Lock(_));
         let counts = match operation.state {
             State::Done(_) => !operation.is_stale,
             State::Never => false,

@@ -1,6 +1,8 @@
 //! Clients: each waits for its answer before it asks again, changes its node now and then, and gives up when its patience ends.
 
 use crate::history::State;
+use crate::locks::clients::Holder;
+use crate::locks::real::caller;
 use crate::machine::{Request, encode};
 use crate::swarm::MS;
 use crate::world::{Event, World};
@@ -18,6 +20,8 @@ pub struct Client {
     operation: Option<usize>,
     /// The lock's token, while it believes that it holds it.
     token: Option<u64>,
+    /// What it knows of its locks, in runs about them.
+    pub(crate) holder: Holder,
     /// Asks one thing and stops: the liveness phase's.
     is_last: bool,
 }
@@ -33,7 +37,8 @@ impl World {
     pub(crate) fn start_clients(&mut self) {
         for index in 0..self.swarm.clients {
             let node = NodeId(1 + index % self.swarm.nodes);
-            self.clients.push(Client { node, operation: None, token: None, is_last: false });
+            let holder = Holder::default();
+            self.clients.push(Client { node, operation: None, token: None, holder, is_last: false });
             let delay = self.rng.between(0, 300 * MS);
             self.at(delay, Event::Client(self.clients.len() - 1));
         }
@@ -45,7 +50,8 @@ impl World {
             self.hosts.values().filter(|host| host.serves()).map(|host| host.id).collect();
         for node in nodes {
             for request in [Request::Put(self.rng.bits() | 1), Request::Get] {
-                self.clients.push(Client { node, operation: None, token: None, is_last: true });
+                let holder = Holder::default();
+                self.clients.push(Client { node, operation: None, token: None, holder, is_last: true });
                 let client = self.clients.len() - 1;
                 let key = LAST_KEYS + u16::try_from(node.0).unwrap_or(0);
                 self.ask(client, key, request, false);
@@ -90,6 +96,10 @@ impl World {
         let held = client.token;
         if let Some(client) = self.clients.get_mut(index) {
             client.node = node;
+        }
+        if self.swarm.has_locks {
+            self.lock_turn(index);
+            return;
         }
         if self.rng.chance(100_000) {
             let request = match held {
@@ -140,7 +150,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, index: usize, key: u16, request: Request, is_stale: bool) {
+    pub(crate) fn ask(&mut self, index: usize, key: u16, request: Request, is_stale: bool) {
         let floor = match request {
             Request::Acquire(_) => self.observer.locks.floor(),
             _ => self.observer.freshness.floor(),
@@ -180,6 +190,9 @@ impl World {
             let id = CommandId { origin: process.node.origin(), seq };
             if let Some(asked) = self.history.get_mut(operation) {
                 asked.id = Some(id);
+            }
+            if let Request::Lock(ask) = request {
+                self.observer.holds.asks(caller(id), ask);
             }
             self.mail(node, 0, Message::Submit { first_seq: seq, payloads: vec![encode(key, request)] });
             return;
@@ -272,7 +285,7 @@ impl World {
         self.next_turn(client, operation);
     }
 
-    fn next_turn(&mut self, client: usize, operation: usize) {
+    pub(crate) fn next_turn(&mut self, client: usize, operation: usize) {
         let Some(waits) = self.clients.get_mut(client) else { return };
         if waits.operation == Some(operation) {
             waits.operation = None;
@@ -293,6 +306,7 @@ impl World {
         let id = self.history.get(operation).and_then(|o| o.id);
         if let Some(process) = self.hosts.get_mut(&node).and_then(|host| host.process.as_mut())
             && let Some(id) = id.filter(|id| id.origin == process.node.origin())
+            && !process.parked.contains_key(&id.seq)
         {
             process.waiting.remove(&id.seq);
             process.abandoned.insert(id.seq, operation);
@@ -317,7 +331,9 @@ impl World {
     /// A node's clients lose their connection.
     pub(crate) fn drop_clients(&mut self, node: NodeId) {
         let Some(process) = self.hosts.get_mut(&node).and_then(|host| host.process.as_mut()) else { return };
-        let writes = std::mem::take(&mut process.waiting);
+        let mut writes = std::mem::take(&mut process.waiting);
+        let parked = std::mem::take(&mut process.parked);
+        writes.extend(parked.into_iter().filter_map(|(seq, operation)| Some((seq, operation?))));
         let reads = std::mem::take(&mut process.reads);
         process.abandoned.clear();
         for operation in writes.into_values().chain(reads.into_values()) {

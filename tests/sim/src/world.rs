@@ -47,6 +47,8 @@ pub enum Event {
     Arrive(usize, usize, NodeId, u64),
     /// A client loses its patience with an operation.
     Impatient(usize, usize),
+    /// A node looks after the locks of its clients.
+    Duties(NodeId, u64),
     /// The nemesis strikes.
     Strike,
     /// A cut or a clog ends.
@@ -128,7 +130,7 @@ impl World {
         let members = (1..=swarm.nodes).map(|id| (NodeId(id), Bytes::from(format!("first{id}"))));
         let first = Arc::new(View::first(members, swarm.lease));
         let config = Arc::new(swarm.config.clone());
-        let observer = Observer::new(&first, &config, swarm.check_time);
+        let observer = Observer::new(&first, &config, swarm.check_time, swarm.has_locks);
         let nemesis = Nemesis::new(&mut rng);
         let mut world = World {
             now: SECOND,
@@ -217,6 +219,7 @@ impl World {
         let node = match &event {
             Event::Deliver(parcel, _) => Some(parcel.to),
             Event::Mail(node, _) | Event::Timer(node, _) | Event::Synced(node, _) => Some(*node),
+            Event::Duties(node, _) => Some(*node),
             Event::SnapshotWritten(node, _) | Event::Installed(node, ..) => Some(*node),
             Event::Arrive(_, _, node, _) => Some(*node),
             _ => None,
@@ -237,6 +240,7 @@ impl World {
             Event::Client(client) => self.client_turn(client),
             Event::Arrive(client, operation, node, life) => self.arrive(client, operation, node, life),
             Event::Impatient(client, operation) => self.impatient(client, operation),
+            Event::Duties(node, life) => self.duties(node, life),
             Event::Strike => self.strike(),
             Event::Undo(number) => self.undo(number),
             Event::Operators => self.operators(),

@@ -4,7 +4,8 @@
 #![cfg(feature = "planted-bugs")]
 
 use consensus::planted::Bug;
-use warlock_sim::run::{first_catch, install_panic_hook};
+use storage::planted::Bug as LockBug;
+use warlock_sim::run::{Plan, first_catch, install_panic_hook};
 
 /// Seeds that may be needed.
 const SEEDS_MAX: u64 = 2_000;
@@ -13,9 +14,12 @@ const SEEDS_MAX: u64 = 2_000;
 fn every_planted_bug_is_noticed() {
     install_panic_hook();
     let mut missed = Vec::new();
-    for bug in Bug::ALL {
-        let name = format!("{bug:?}");
-        match first_catch(*bug, SEEDS_MAX) {
+    let engine = Bug::ALL.iter().map(|bug| (format!("{bug:?}"), Plan { bug: Some(*bug), ..Plan::default() }));
+    let locks = LockBug::ALL
+        .iter()
+        .map(|bug| (format!("{bug:?}"), Plan { has_locks: true, lock_bug: Some(*bug), ..Plan::default() }));
+    for (name, plan) in engine.chain(locks) {
+        match first_catch(plan, SEEDS_MAX) {
             Some((seeds, violation)) => {
                 let law = violation.split(':').next().unwrap_or_default();
                 println!("{name:<28} {seeds:>5} seeds  {law}");

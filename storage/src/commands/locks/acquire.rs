@@ -8,6 +8,7 @@ use crate::commands::{Args, errors};
 use crate::machine::locks::{Hold, Lock};
 use crate::machine::waits::{Wait, WaitFor};
 use crate::machine::{Place, Stamp, Txn, encode_command};
+use crate::planted::{self, Bug};
 use crate::reply::Reply;
 
 /// Holders that one lock can have, at most; more have to wait. They are all in one row.
@@ -73,13 +74,16 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
     let mut lock = lock.unwrap_or(Lock { is_shared: ask.is_shared, holds: Vec::new() });
     let mine = lock.holds.iter().position(|hold| hold.owner == ask.owner && hold.is_held(stamp.at_ms));
     if let Some(index) = mine {
-        return again(txn, args, &ask, ttl_ms, (&place, lock, index));
+        return again(txn, args, &ask, (ttl_ms, session), (&place, lock, index));
     }
     let is_free = match lock.holds.len() {
         0 => true,
         count => lock.is_shared && ask.is_shared && count < SHARED_MAX,
     };
-    if !is_free || txn.is_awaited(args.db, args[0], WaitFor::Lock) {
+    let is_free = is_free || planted::has(Bug::GrantWhileHeld) && ask.delay_ms % 3 == 1;
+    let may_overtake =
+        planted::has(Bug::Overtaking) || planted::has(Bug::SharedStarves) && ask.is_shared && lock.is_shared;
+    if !is_free || !may_overtake && txn.is_awaited(args.db, args[0], WaitFor::Lock) {
         return Ok(txn.wait(Wait {
             waits_for: WaitFor::Lock,
             db: args.db,
@@ -116,7 +120,7 @@ fn again(
     txn: &mut Txn<'_>,
     args: &Args<'_>,
     ask: &Ask<'_>,
-    ttl_ms: Option<u64>,
+    (ttl_ms, session): (Option<u64>, u64),
     (place, mut lock, index): (&Place<'_>, Lock, usize),
 ) -> Result<Reply, Reply> {
     if lock.is_shared && !ask.is_shared {
@@ -126,7 +130,12 @@ fn again(
     }
     let until_ms = ttl_ms.map(|ttl_ms| txn.stamp.at_ms + ttl_ms);
     let hold = &mut lock.holds[index];
-    hold.count += 1;
+    if until_ms.is_none() && hold.session != session {
+        return Err(Reply::error(
+            "ERR this owner holds the lock under another session, or under none, which would not end with this one; give a time to live, or release it first",
+        ));
+    }
+    hold.count += if planted::has(Bug::CountForgotten) { 0 } else { 1 };
     // A hold never becomes shorter by asking once more.
     hold.deadline_ms = hold.deadline_ms.zip(until_ms).map(|(before_ms, until_ms)| before_ms.max(until_ms));
     txn.put_lock(place, &lock);

@@ -109,6 +109,7 @@ impl Lab {
     pub(crate) fn check_invariants(&self) {
         let meta = &self.machine.meta;
         let mut expected_deadlines = Vec::new();
+        let mut expected_locks = Vec::new();
         for database in &meta.databases {
             let (mut keys, mut expiring) = (0, 0);
             for (row, value) in rows_in(&self.machine.store, &layout::keys_from(database.generation, 0)) {
@@ -116,6 +117,9 @@ impl Lab {
                 let row = row.borrow();
                 assert_eq!(row.second(), layout::key_hash(row.tail()));
                 keys += 1;
+                if header.kind == layout::Kind::Lock {
+                    expected_locks.push((database.generation, row.tail().to_vec()));
+                }
                 self.check_members(&header, &value);
                 if let Some(deadline_ms) = header.deadline_ms {
                     expiring += 1;
@@ -126,6 +130,13 @@ impl Lab {
             }
             assert_eq!((database.keys, database.expiring), (keys, expiring), "D2");
         }
+        expected_locks.sort();
+        let locks = rows_in(&self.machine.store, &RowRange::prefix(&[layout::LOCKS])).into_iter();
+        let mut locks: Vec<_> = locks
+            .map(|(row, _)| (row.borrow().first() & layout::ID_MAX, row.borrow().tail().to_vec()))
+            .collect();
+        locks.sort();
+        assert_eq!(locks, expected_locks, "T4");
         expected_deadlines.sort();
         let is_live = |row: &RowKey| {
             let (_, generation, ..) = layout::parse_deadline(row.borrow()).unwrap();

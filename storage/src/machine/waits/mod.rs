@@ -38,26 +38,27 @@
 //! of a node that it does not hear ([`commands::forget_waits`](crate::commands::forget_waits)). What was granted to a node that died
 //! before it could tell its client stays granted: a lock until its time is over, an element for ever, as with a Redis that dies between POP and reply.
 
+mod look;
 mod rows;
+mod run;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use look::check_rows;
+pub(crate) use look::{is_waiting, waiting_nodes};
 pub(crate) use rows::{Timer, WaitRow};
+pub(crate) use run::Run;
 
 use super::events::{Caller, Event};
-use super::locks::End;
 use super::payload;
 use super::txn::Txn;
-use super::view::View;
+use crate::planted::{self, Bug};
 use crate::reply::Reply;
 use crate::row::{RowKeyRef, RowValue};
-use crate::store::{Order, Rows, StoreError};
+use crate::store::{Order, Rows};
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
-
-/// What is shown of a wait: itself, its command with its name, and who sent it.
-pub(crate) type VisitWait<'a> = dyn FnMut(&WaitRow, &[&[u8]], &Client) + 'a;
 
 /// What somebody waits for. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,68 +108,6 @@ pub struct Client {
     pub id: u64,
     /// Where it comes from.
     pub address: Vec<u8>,
-}
-
-/// Whose command a transaction runs, and what it leaves to do and to say.
-#[derive(Default)]
-pub(crate) struct Run<'m> {
-    pub(crate) caller: Caller,
-    pub(crate) client: Client,
-    /// The command as it came through the log.
-    payload: &'m [u8],
-    /// How deeply commands run inside commands.
-    pub(crate) depth: u32,
-    /// Set while a wait runs again.
-    is_serving: bool,
-    lets_pass: bool,
-    /// The key whose line is being served.
-    serving_key: Option<(u8, Vec<u8>)>,
-    /// Keys that were written or removed, for those who wait.
-    touched: VecDeque<(u8, Vec<u8>)>,
-    /// Databases, as bits, all of whose keys were.
-    touched_databases: u16,
-    undo: Option<Bytes>,
-    /// How the holds of a lock that is about to be removed end.
-    pub(crate) ending: Option<End>,
-    /// Something that no command may do was tried: the reply in its place.
-    pub(crate) refusal: Option<Reply>,
-    pub(crate) events: Vec<Event>,
-    /// Keys that were looked for in vain, if somebody wants to know; told also if the command fails.
-    pub(crate) missed: Vec<(u8, Bytes)>,
-}
-
-/// What a command that ran inside another leaves for those who wait.
-pub(crate) struct Left {
-    touched: VecDeque<(u8, Vec<u8>)>,
-    touched_databases: u16,
-}
-
-impl<'m> Run<'m> {
-    /// For a command that runs inside this one, as a transaction of its own.
-    pub(crate) fn inside(&self) -> Run<'m> {
-        Run {
-            caller: self.caller,
-            client: self.client.clone(),
-            payload: self.payload,
-            depth: self.depth,
-            is_serving: self.is_serving,
-            serving_key: self.serving_key.clone(),
-            ..Run::default()
-        }
-    }
-
-    /// What such a command leaves at its end.
-    pub(crate) fn leave(&mut self) -> Left {
-        let touched = std::mem::take(&mut self.touched);
-        Left { touched, touched_databases: self.touched_databases }
-    }
-
-    /// Takes it over, with what the command said.
-    pub(crate) fn take_over(&mut self, left: Left, events: Vec<Event>) {
-        self.touched.extend(left.touched);
-        self.touched_databases |= left.touched_databases;
-        self.events.extend(events);
-    }
 }
 
 /// Told to those whose node was not heard of, or lost its memory.
@@ -245,7 +184,7 @@ impl<'m> Txn<'m> {
         Reply::Waiting(deadline_ms)
     }
 
-    /// Whether somebody waits for this at a key, so that a newcomer has to wait, too. Never true for the command whose turn it is.
+    /// Whether somebody waits for this at a key whose time is not over, so that a newcomer has to wait, too. Never true for the command whose turn it is.
     #[must_use]
     pub fn is_awaited(&self, db: u8, key: &[u8], waits_for: WaitFor) -> bool {
         if self.meta().waiting == 0 || self.run.is_serving {
@@ -253,8 +192,10 @@ impl<'m> Txn<'m> {
         }
         let mut found = false;
         let visit = &mut |row: RowKeyRef<'_>, value: &RowValue| {
-            found = rows::parse_line(row).is_some_and(|(of, _)| of == key)
-                && value.first() == Some(&(waits_for as u8));
+            let number = rows::parse_line(row).filter(|(of, _)| *of == key).map(|(_, number)| number);
+            let is_it = value.first() == Some(&(waits_for as u8));
+            let wait = number.filter(|_| is_it).and_then(|number| self.wait_of(number));
+            found = wait.is_some_and(|wait| wait.deadline_ms.is_none_or(|ms| ms > self.stamp.at_ms));
             if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if let Err(error) = self.scan(&rows::line_from(db, key, 0), Order::Ascending, visit) {
@@ -279,6 +220,11 @@ impl<'m> Txn<'m> {
         {
             self.run.touched.push_back((db, key.to_vec()));
         }
+    }
+
+    /// Forgets what was touched, for a planted bug.
+    pub(crate) fn untouch(&mut self) {
+        self.run.touched.clear();
     }
 
     /// The same for all keys of a database.
@@ -322,9 +268,13 @@ impl<'m> Txn<'m> {
 
     fn serve_line(&mut self, db: u8, key: &[u8]) {
         let mut from = 0;
+        if planted::has(Bug::WaiterSkipped) {
+            from = self.next_in_line(db, key, from).map_or(0, |wait| wait.number + 1);
+        }
         while let Some(wait) = self.next_in_line(db, key, from) {
             from = wait.number + 1;
-            if wait.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.stamp.at_ms) {
+            let is_late = wait.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.stamp.at_ms);
+            if is_late && !planted::has(Bug::LateServed) {
                 // P3.
                 let reply = wait.on_timeout.clone();
                 self.end_wait(&wait, reply, None);
@@ -375,6 +325,10 @@ impl<'m> Txn<'m> {
 
     /// P1, P4: takes all rows of a wait away, and tells its caller.
     fn end_wait(&mut self, wait: &WaitRow, reply: Reply, undo: Option<Bytes>) {
+        if planted::has(Bug::ServedTwice) && undo.is_some() {
+            self.run.events.push(Event::Served { caller: wait.caller, reply, undo });
+            return;
+        }
         for key in &wait.keys {
             self.remove_row(rows::line_row(wait.db, key, wait.number));
         }
@@ -425,103 +379,6 @@ impl<'m> Txn<'m> {
     }
 }
 
-impl View<'_> {
-    /// Shows those who wait for something at a key, in order.
-    pub(crate) fn each_wait(&self, db: u8, key: &[u8], waits_for: WaitFor, visit: &mut VisitWait<'_>) {
-        let mut numbers = Vec::new();
-        self.each_row(&rows::line_from(db, key, 0), Order::Ascending, &mut |row, value| {
-            if let Some((of, number)) = rows::parse_line(row)
-                && of == key
-                && value.first() == Some(&(waits_for as u8))
-            {
-                numbers.push(number);
-            }
-            ControlFlow::Continue(())
-        });
-        for number in numbers {
-            let Some(wait) =
-                self.row(rows::wait_row(number)).and_then(|value| WaitRow::parse(number, &value))
-            else {
-                continue;
-            };
-            if let Some(command) = payload::decode_command(&wait.payload) {
-                visit(&wait, command.args(), &command.client());
-            }
-        }
-    }
-
-    /// The keys of a database at which somebody waits for something, and how many.
-    pub(crate) fn waited_keys(&self, db: u8, waits_for: WaitFor) -> BTreeMap<Vec<u8>, usize> {
-        let mut keys = BTreeMap::new();
-        if self.meta().waiting > 0 {
-            self.each_row(&rows::lines_of(db), Order::Ascending, &mut |row, value| {
-                if let Some((key, _)) = rows::parse_line(row)
-                    && value.first() == Some(&(waits_for as u8))
-                {
-                    *keys.entry(key.to_vec()).or_default() += 1;
-                }
-                ControlFlow::Continue(())
-            });
-        }
-        keys
-    }
-}
-
 fn number_in(value: &[u8]) -> Option<u64> {
     value.try_into().ok().map(u64::from_be_bytes)
-}
-
-/// Whether a command waits.
-pub(crate) fn is_waiting(rows: &dyn Rows, caller: Caller) -> Result<bool, StoreError> {
-    Ok(rows.get(rows::caller_row(caller).borrow())?.is_some())
-}
-
-/// The nodes, with their lives, that waits belong to.
-pub(crate) fn waiting_nodes(rows: &dyn Rows) -> Result<Vec<(u64, u64)>, StoreError> {
-    let mut nodes: Vec<(u64, u64)> = Vec::new();
-    let mut from = rows::callers();
-    loop {
-        let mut next = None;
-        rows.scan(&from, Order::Ascending, &mut |row, _| {
-            next = rows::parse_caller(row).map(|caller| (caller.node, caller.incarnation));
-            ControlFlow::Break(())
-        })?;
-        let Some((node, incarnation)) = next else { return Ok(nodes) };
-        nodes.push((node, incarnation));
-        from.from = rows::caller_row(Caller { node, incarnation, seq: u64::MAX });
-        if nodes.len() > 1_000 {
-            return Ok(nodes);
-        }
-    }
-}
-
-/// P4, for tests: every wait has its rows, and there are no others.
-#[cfg(test)]
-pub(crate) fn check_rows(store: &dyn Rows, waiting: u64) {
-    let mut expected: Vec<crate::row::RowKey> = Vec::new();
-    let mut found = Vec::new();
-    let mut count = 0;
-    store
-        .scan(&crate::row::RowRange::all(), Order::Ascending, &mut |row, value| {
-            match (row.first() >> 56) as u8 {
-                super::layout::WAITS => {
-                    let wait = WaitRow::parse(row.second(), value).expect("a wait can be read");
-                    count += 1;
-                    expected.extend(wait.keys.iter().map(|key| rows::line_row(wait.db, key, wait.number)));
-                    expected.push(rows::caller_row(wait.caller));
-                    expected.extend(wait.deadline_ms.map(|ms| Timer::Wait(wait.number).row(ms)));
-                }
-                super::layout::LINES | super::layout::CALLERS => found.push(row.to_owned()),
-                super::layout::TIMERS if matches!(Timer::parse(row), Some(Timer::Wait(_))) => {
-                    found.push(row.to_owned())
-                }
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        })
-        .expect("the store can be read");
-    expected.sort();
-    found.sort();
-    assert_eq!(found, expected, "P4");
-    assert_eq!(count, waiting, "P4");
 }

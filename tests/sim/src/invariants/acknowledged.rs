@@ -4,6 +4,7 @@
 //! A twin of ledger and machine, fed with the first application of each slot and never crashed, says what every node must answer.
 
 use super::Verdict;
+use crate::locks::real::Said;
 use crate::machine::Registers;
 use bytes::Bytes;
 use consensus::{CommandId, Config, Ledger, NodeId, Outcome, Value, View};
@@ -19,6 +20,8 @@ pub struct Acknowledged {
     config: Config,
     ledger: Ledger,
     machine: Registers,
+    /// What the machine that ships said in the newest slot.
+    said: Vec<Said>,
     slots: BTreeMap<u64, (Arc<Value>, Outcomes)>,
     ran: BTreeMap<CommandId, (u64, Bytes)>,
     never: BTreeSet<CommandId>,
@@ -27,11 +30,12 @@ pub struct Acknowledged {
 impl Acknowledged {
     /// The twin of a new cluster. It has no planted bugs.
     #[must_use]
-    pub fn new(first: &Arc<View>) -> Acknowledged {
+    pub fn new(first: &Arc<View>, has_locks: bool) -> Acknowledged {
         Acknowledged {
             config: Config::default(),
             ledger: Ledger::new(first.clone()),
-            machine: Registers::default(),
+            machine: Registers::new(has_locks),
+            said: Vec::new(),
             slots: BTreeMap::new(),
             ran: BTreeMap::new(),
             never: BTreeSet::new(),
@@ -68,6 +72,7 @@ impl Acknowledged {
     fn apply(&mut self, slot: u64, value: &Arc<Value>, verdict: &mut Verdict) {
         let mut outcomes = Vec::new();
         self.ledger.apply(slot, value, &mut self.machine, &self.config, &mut outcomes);
+        self.said = self.machine.finish_slot(slot);
         for (id, outcome) in &outcomes {
             let Outcome::Executed(reply) = outcome else { continue };
             if reply.is_empty() {
@@ -100,6 +105,11 @@ impl Acknowledged {
             format!("E1: {id:?} ran, but its client was told that it did not")
         });
         self.never.insert(id);
+    }
+
+    /// What the machine that ships said in the newest slot.
+    pub fn take_said(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
     }
 
     /// Whether a command ran.

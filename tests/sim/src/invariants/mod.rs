@@ -8,6 +8,7 @@ pub mod ballots;
 pub mod bounds;
 pub mod chosen;
 pub mod freshness;
+pub mod holds;
 pub mod locks;
 pub mod phase1;
 pub mod promises;
@@ -21,6 +22,7 @@ use chosen::Chosen;
 use consensus::message::P1b;
 use consensus::{Config, Durable, Envelope, Message, NodeId, Slot, View};
 use freshness::Freshness;
+use holds::Holds;
 use locks::Locks;
 use phase1::Phase1;
 use promises::Promises;
@@ -80,12 +82,16 @@ pub struct Observer {
     pub freshness: Freshness,
     /// K1.
     pub locks: Locks,
+    /// The laws of the machine that ships.
+    pub holds: Holds,
 }
 
 impl Observer {
     /// An observer of a new cluster.
     #[must_use]
-    pub fn new(first: &Arc<View>, config: &Config, check_time: bool) -> Observer {
+    pub fn new(first: &Arc<View>, config: &Config, check_time: bool, has_locks: bool) -> Observer {
+        let rate = (1_000_000 + config.drift_ppm) * (1_000_000 + config.pull_ppm) / 1_000_000;
+        let pace = check_time.then(|| (rate, time::slack_us(config)));
         Observer {
             verdict: Verdict::default(),
             promises: Promises::default(),
@@ -94,10 +100,11 @@ impl Observer {
             chosen: Chosen::default(),
             phase1: Phase1::default(),
             views: Views::new(first),
-            acknowledged: Acknowledged::new(first),
+            acknowledged: Acknowledged::new(first, has_locks),
             time: ClusterTime::new(config, check_time),
             freshness: Freshness::default(),
             locks: Locks::default(),
+            holds: Holds::new(pace),
         }
     }
 

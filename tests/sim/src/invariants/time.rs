@@ -90,6 +90,12 @@ impl ClusterTime {
         }
     }
 
+    /// When a slot's value was made, if that is known.
+    #[must_use]
+    pub fn made_at(&self, slot: u64, value: &Value) -> Option<u64> {
+        self.made.get(&(slot, value.made_in)).copied()
+    }
+
     /// A node's cluster time around one slot.
     pub fn stepped(&self, node: consensus::NodeId, before: u64, after: u64, verdict: &mut Verdict) {
         verdict.check(after >= before, || format!("E2: {node}'s cluster time went from {before} to {after}"));

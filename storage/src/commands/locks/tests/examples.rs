@@ -275,3 +275,58 @@ fn a_delay_counts_when_a_sessions_time_passes() {
          LOCK.ACQUIRE k b 1000 -> [3 1000]",
     );
 }
+
+#[test]
+fn who_empties_or_exchanges_a_database_takes_its_locks_away_and_that_is_told() {
+    check(
+        "LOCK.ACQUIRE k a 1000 -> [1 1000]
+         SET other v -> OK
+         LOCK.ACQUIRE shared a 1000 SHARED -> [2 1000]
+         LOCK.ACQUIRE shared b 1000 SHARED -> [3 1000]
+         LOCK.ACQUIRE k b 1000 WAIT 5000 -> waiting
+         ! k acquired 1 | shared acquired 2 | shared acquired 3
+         FLUSHDB -> OK
+         ! k revoked 1 | shared revoked 2 | shared revoked 3 | k acquired 4 | 5 [4 1000]
+         LOCK.RELEASE k 1 -> -LOCKLOST key 'k': token 1 is not held (now 4 by 'b', revoked 0 ms ago)
+         DBSIZE -> 1
+         SWAPDB 0 0 -> OK
+         LOCK.CHECK k 4 -> 1
+         SWAPDB 0 1 -> OK
+         ! k revoked 4
+         LOCK.CHECK k 4 -> 0
+         DBSIZE -> 0
+         LOCK.ACQUIRE k c 1000 -> [5 1000]
+         FLUSHALL -> OK
+         ! k acquired 5 | k revoked 5
+         LOCK.ACQUIRE k c 1000 -> [6 1000]",
+    );
+}
+
+#[test]
+fn nobody_is_turned_away_because_of_a_wait_whose_time_is_over() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.say("LOCK.ACQUIRE k a 100"), "[1 100]");
+    assert_eq!(lab.say("LOCK.ACQUIRE k b 100 WAIT 50"), "waiting");
+    // Nobody sweeps in between.
+    lab.now_ms += 200;
+    assert_eq!(lab.say("LOCK.ACQUIRE k c 100"), "[2 100]");
+    lab.pass(0);
+    assert!(lab.told().contains(&"2 nil".to_string()));
+}
+
+#[test]
+fn a_hold_does_not_become_endless_by_a_session_that_it_does_not_belong_to() {
+    let refusal = "-ERR this owner holds the lock under another session, or under none, which would not end with this one; give a time to live, or release it first";
+    check(&format!(
+        "SESSION.OPEN 1000 -> 1
+         LOCK.ACQUIRE k a 500 -> [2 500]
+         LOCK.ACQUIRE k a 0 SESSION 1 -> {refusal}
+         LOCK.ACQUIRE k a 800 SESSION 1 -> [2 800]
+         +900
+         LOCK.CHECK k 2 -> 0
+         LOCK.ACQUIRE k a 100 SESSION 1 -> [3 100]
+         LOCK.ACQUIRE k a 0 SESSION 1 -> [3 -1]
+         +200
+         EXISTS k -> 0"
+    ));
+}

@@ -123,7 +123,8 @@ impl Twin {
     fn acquire(&mut self, seq: u64, owner: u8, ttl_ms: u64, is_shared: bool, wait_ms: u64) -> String {
         let is_touched = self.expire();
         let is_mine = self.held.iter().any(|held| held.owner == owner);
-        let reply = if is_mine || self.line.is_empty() && self.may_have(owner, is_shared) {
+        let is_awaited = self.line.iter().any(|wait| wait.until_ms > self.now_ms);
+        let reply = if is_mine || !is_awaited && self.may_have(owner, is_shared) {
             let reply = self.grant(owner, ttl_ms, is_shared);
             if reply == "error" {
                 return reply;
