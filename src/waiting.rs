@@ -324,6 +324,10 @@ impl Engine for Waiting {
         self.refuse(ticket);
     }
 
+    fn expire(&self, ticket: Ticket) {
+        self.refuse(ticket);
+    }
+
     fn closed(&self, _: u64) {}
 
     fn unblock(&self, _: u64, _: bool) -> bool {

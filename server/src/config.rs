@@ -27,6 +27,8 @@ pub struct Tunable {
     pub latency_ms: u64,
     /// Which keyspace notifications this node's clients get.
     pub notify: Notify,
+    /// How many keys are remembered for clients that cache; 0: no limit.
+    pub tracked_keys_max: usize,
 }
 
 /// A parameter of CONFIG.
@@ -172,6 +174,15 @@ fn parameters() -> Vec<Parameter> {
             |tunable, text| {
                 let unknown = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
                 tunable.notify = Notify::parse(text).ok_or(unknown)?;
+                Ok(())
+            },
+        ),
+        tunable(
+            "tracking-table-max-keys",
+            |face| face.tunable.borrow().tracked_keys_max.to_string(),
+            |tunable, text| {
+                let negative = "argument must be between 0 and 9223372036854775807 inclusive";
+                tunable.tracked_keys_max = usize::try_from(parse::<i64>(text)?).map_err(|_| negative)?;
                 Ok(())
             },
         ),

@@ -71,6 +71,9 @@ pub trait Engine {
     /// Replicates a command; the answer comes when it ran.
     fn write(&self, payload: Bytes, ticket: Ticket);
 
+    /// Lets the log remove keys whose time has passed, and its time go on; the answer comes when it has.
+    fn expire(&self, ticket: Ticket);
+
     /// The connection is gone: what it waits for is cancelled.
     fn closed(&self, connection: u64);
 

@@ -6,6 +6,7 @@ use crate::engine::{Answer, Engine, Ticket};
 use crate::pubsub::Subscriptions;
 use crate::resp::Limits;
 use crate::stats::{Stats, unix_time};
+use crate::tracking::{Change, Notice, Tracking};
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -79,6 +80,8 @@ pub struct Face {
     pause: Cell<Option<Pause>>,
     /// Who listens to what.
     pub subscriptions: RefCell<Subscriptions>,
+    /// Who has copies of what.
+    pub tracking: RefCell<Tracking>,
     /// Connections that see every command.
     monitors: RefCell<Vec<u64>>,
 }
@@ -98,6 +101,7 @@ impl Face {
             stale_ms_max: 1_000,
             latency_ms: 0,
             notify: settings.notify,
+            tracked_keys_max: 1_000_000,
         };
         let face = Rc::new(Face {
             engine,
@@ -108,6 +112,7 @@ impl Face {
             next_id: Cell::new(1),
             pause: Cell::new(None),
             subscriptions: RefCell::default(),
+            tracking: RefCell::default(),
             monitors: RefCell::default(),
         });
         face.listen_to_keys();
@@ -208,7 +213,8 @@ impl Face {
     /// Tells the node what its clients want to know of what happens to keys.
     pub fn listen_to_keys(&self) {
         let notify = self.tunable.borrow().notify;
-        self.engine.listen(Interest { notify, changes: false });
+        let changes = !self.tracking.borrow().is_idle();
+        self.engine.listen(Interest { notify, changes });
     }
 
     /// Keys were looked for in vain by a client of this node.
@@ -228,6 +234,60 @@ impl Face {
                 connection.push(push);
             }
         });
+    }
+
+    // ---- CLIENT TRACKING ----
+
+    /// What the log changed, before the answers of the same turn are given.
+    pub fn begin_turn(&self, changes: Vec<Change>) {
+        if !changes.is_empty() {
+            let notices = self.tracking.borrow_mut().begin_turn(changes);
+            self.tell_old(notices);
+        }
+    }
+
+    /// The turn's answers are given.
+    pub fn end_turn(&self) {
+        let notices = self.tracking.borrow_mut().end_turn();
+        self.tell_old(notices);
+    }
+
+    /// The state was exchanged for another: every copy may be old.
+    pub fn all_changed(&self) {
+        self.begin_turn(vec![Change { key: None, author: None }]);
+        self.end_turn();
+    }
+
+    /// Drops what is too much in the table. To be called after a reply, so that no notice comes before it.
+    pub fn shrink_tracking(&self) {
+        let keys_max = self.tunable.borrow().tracked_keys_max;
+        let notices = self.tracking.borrow_mut().shrink(keys_max);
+        self.tell_old(notices);
+    }
+
+    /// A connection tracks no more.
+    pub fn stop_tracking(&self, connection: u64) {
+        let is_tracking = self.tracking.borrow().of(connection).is_some();
+        if is_tracking {
+            self.tracking.borrow_mut().stop(connection);
+            self.listen_to_keys();
+        }
+    }
+
+    fn tell_old(&self, notices: Vec<Notice>) {
+        for Notice { client, keys } in notices {
+            let redirect = self.tracking.borrow().of(client).and_then(|tracker| tracker.redirect);
+            let listener = self.connection(redirect.unwrap_or(client));
+            match (listener, redirect) {
+                (Some(listener), _) => listener.tell_old(keys, redirect.is_some()),
+                (None, Some(target)) => {
+                    self.tracking.borrow_mut().broken(client);
+                    let target = Reply::Integer(i64::try_from(target).unwrap_or(i64::MAX));
+                    self.push(client, vec![Reply::bulk(b"tracking-redir-broken"), target]);
+                }
+                (None, None) => {}
+            }
+        }
     }
 
     // ---- CLIENT PAUSE ----

@@ -12,7 +12,9 @@ pub mod pubsub;
 mod reply;
 pub mod resp;
 pub mod stats;
+pub mod tracking;
 
 pub use connection::Connection;
 pub use engine::{Answer, Engine, Facts, Ticket};
 pub use face::{Face, Settings};
+pub use tracking::Change;

@@ -70,6 +70,8 @@ pub struct Todo {
     pub undos: Vec<(u64, Bytes)>,
     /// Messages for those who listen: channel and message.
     pub published: Vec<(Bytes, Bytes)>,
+    /// Keys that changed, if some client caches.
+    pub changes: Vec<server::Change>,
     /// What happened to locks.
     pub locks: Vec<LockEvent>,
 }
@@ -327,6 +329,7 @@ impl<B: Backend> Core<B> {
                 }
                 let backend = &mut self.backend;
                 let events = backend.take_events();
+                self.note_changes(&events);
                 let undos = self.direct_undos(&events);
                 let mut outcomes = std::mem::take(&mut self.outcomes);
                 for (id, outcome) in outcomes.drain(..) {

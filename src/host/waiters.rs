@@ -91,6 +91,13 @@ impl Waiters {
         Some(self.timeout.saturating_sub(deadline.since(now.at)))
     }
 
+    /// The connection that waits for a command.
+    #[must_use]
+    pub fn client_of(&self, seq: u64) -> Option<u64> {
+        let (ticket, _) = self.commands.get(usize::try_from(seq.checked_sub(self.first_seq)?).ok()?)?;
+        ticket.map(|ticket| ticket.connection)
+    }
+
     /// A command of ours ran: who waits for its reply.
     pub fn executed(&mut self, seq: u64) -> Option<Ticket> {
         self.take_command(seq)

@@ -7,7 +7,7 @@ use super::backend::caller;
 use super::core::{Backend, Core};
 use bytes::Bytes;
 use consensus::{CommandId, Now};
-use server::{Answer, Ticket};
+use server::{Answer, Change, Ticket};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storage::machine::{Caller, Event};
@@ -32,6 +32,19 @@ impl<B: Backend> Core<B> {
             _ => None,
         });
         mine.collect()
+    }
+
+    /// Notes what changed, for clients that cache, while it is known who waits for which command.
+    pub(super) fn note_changes(&mut self, events: &[Event]) {
+        for event in events {
+            let (caller, key) = match event {
+                Event::Changed { caller, key } => (*caller, Some(key.clone())),
+                Event::Flushed { caller } => (*caller, None),
+                _ => continue,
+            };
+            let author = self.is_mine(caller).then(|| self.waiters.client_of(caller.seq)).flatten();
+            self.todo.changes.push(Change { key, author });
+        }
     }
 
     /// A command of ours ran.
@@ -76,7 +89,8 @@ impl<B: Backend> Core<B> {
                 Event::Served { .. } | Event::Undo { .. } => {}
                 Event::Published { channel, message } => self.todo.published.push((channel, message)),
                 Event::Lock(lock) => self.todo.locks.push(lock),
-                Event::Changed { .. } | Event::Flushed => {}
+                // Noted before the answers were.
+                Event::Changed { .. } | Event::Flushed { .. } => {}
             }
         }
     }

@@ -290,6 +290,15 @@ impl Engine for Running {
         self.wake.notify_one();
     }
 
+    fn expire(&self, ticket: Ticket) {
+        if self.is_removed.get() {
+            return self.refuse(ticket, REMOVED);
+        }
+        // Also while the disk is nearly full: the reader waits for it.
+        self.core.borrow_mut().submit(sweep::payload(), ticket, clock::now());
+        self.wake.notify_one();
+    }
+
     fn closed(&self, connection: u64) {
         if self.core.borrow_mut().client_gone(connection, clock::now()) {
             self.wake.notify_one();

@@ -24,6 +24,7 @@ impl Running {
         let mut has_more = false;
         if let Some((slot, copied)) = disk.copied() {
             self.end_copy(disk, slot, copied)?;
+            self.state_exchanged();
             has_more = true;
         }
         let core = &mut *self.core.borrow_mut();

@@ -4,6 +4,7 @@ use super::Running;
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
 use crate::host::core::Core;
+use bytes::Bytes;
 use consensus::Now;
 use server::Ticket;
 use std::rc::Rc;
@@ -39,6 +40,11 @@ impl Running {
     }
 }
 
+/// The command that removes keys whose time has passed.
+pub(super) fn payload() -> Bytes {
+    storage::commands::sweep(SWEEP_KEYS)
+}
+
 /// Runs until the task is dropped.
 pub(super) async fn sweep(node: Rc<Running>) {
     loop {
@@ -53,7 +59,7 @@ pub(super) async fn sweep(node: Rc<Running>) {
         let is_due =
             core.backend.machine.next_deadline_ms().is_ok_and(|due| due.is_some_and(|due| due <= cluster_ms));
         let payload = if is_due {
-            storage::commands::sweep(SWEEP_KEYS)
+            payload()
         } else if core.backend.machine.has_garbage().unwrap_or(false) {
             storage::commands::reap(SWEEP_KEYS)
         } else {

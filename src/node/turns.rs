@@ -78,6 +78,7 @@ impl Running {
         }
         let mut has_more = false;
         if let Some(face) = self.face.get() {
+            face.begin_turn(todo.changes);
             // Before the answers: who listens to its own messages gets them first, as in Redis.
             for (channel, message) in &todo.published {
                 face.publish(channel, message);
@@ -92,6 +93,7 @@ impl Running {
                     drop(asker.send(answer));
                 }
             }
+            face.end_turn();
             has_more |= self.undo_for_the_gone(face, &todo.parked, todo.undos);
             self.tell_locks(face, todo.locks);
         }
@@ -125,7 +127,10 @@ impl Running {
         if let Some(slot) = todo.install {
             has_more = true;
             match &self.disk {
-                None => self.install(slot, &mut snapshots)?,
+                None => {
+                    self.install(slot, &mut snapshots)?;
+                    self.state_exchanged();
+                }
                 Some(disk) => self.begin_copy(disk, slot, &mut snapshots),
             }
         }
@@ -152,6 +157,14 @@ impl Running {
         Ok(has_more)
     }
 
+    /// A snapshot took the place of the state: what changed in the slots that were skipped, nobody can tell.
+    pub(super) fn state_exchanged(&self) {
+        if let Some(face) = self.face.get() {
+            face.listen_to_keys();
+            face.all_changed();
+        }
+    }
+
     fn install(&self, slot: u64, snapshots: &mut Snapshots) -> Result<(), NodeError> {
         let mut core = self.core.borrow_mut();
         let message = match snapshots.install(slot) {
@@ -162,9 +175,7 @@ impl Running {
             Ok(loaded) => {
                 info!(slot, "snapshot installed");
                 let stamp_ms = loaded.ledger.cluster_ms();
-                let mut backend = MachineBackend::new(loaded.machine);
-                backend.machine.listen(core.backend.machine.interest());
-                core.installed(slot, loaded.ledger, backend, clock::now())?;
+                core.installed(slot, loaded.ledger, MachineBackend::new(loaded.machine), clock::now())?;
                 let executed_below = core.ledger.executed_below(core.node.origin());
                 Message::Installed { slot, stamp_ms, executed_below, view: Some(loaded.view) }
             }

@@ -7,6 +7,8 @@ import sys
 import threading
 
 import redis
+from redis.cache import CacheConfig
+from redis.connection import CacheProxyConnection
 
 ports = [int(port) for port in sys.argv[1:]]
 
@@ -56,6 +58,21 @@ for protocol in (2, 3):
             heard.append(message["data"])
     check(heard, ["hello", "there"], "messages of another node")
     listener.close()
+    if protocol == 3:
+        # The library wants Redis 7.4 for its cache; 7.2 is announced, for the sake of other libraries.
+        CacheProxyConnection.MIN_ALLOWED_VERSION = "7.2.0"
+        caching = redis.Redis(
+            port=ports[0], protocol=3, decode_responses=True, socket_timeout=30, cache_config=CacheConfig()
+        )
+        two.set("cached", "1")
+        check([caching.get("cached") for _ in range(3)], ["1"] * 3, "reads of the cache")
+        check(caching.get_cache().size, 1, "what is in the cache")
+        two.set("cached", "2")
+        two.get("cached")
+        # Its connection has heard by the time it has the reply to something else, whichever node was written to.
+        caching.get("something else")
+        check(caching.get("cached"), "2", "a read of the cache after a write through another node")
+        caching.close()
     check(one.info("server")["redis_version"].startswith("7."), True, "INFO")
     check(one.client_setname(f"me{protocol}"), True, "CLIENT SETNAME")
     check([client["name"] for client in one.client_list() if client["name"] == f"me{protocol}"], [f"me{protocol}"], "CLIENT LIST")

@@ -6,6 +6,7 @@
 //! `DIFFERENTIAL_COMMANDS` (default 30,000) says how many, `DIFFERENTIAL_SEED` where to begin.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod caches;
 mod compare;
 mod generate;
 mod random;

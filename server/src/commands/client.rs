@@ -1,8 +1,9 @@
 //! CLIENT: connections, seen and steered from one of them.
 
-use super::{Effect, OwnCommand, error, is};
+use super::{Effect, OwnCommand, error, is, tracking};
 use crate::connection::{Connection, Replies, State};
 use crate::resp::Protocol;
+use crate::tracking::Mode;
 use bytes::Bytes;
 use std::time::Duration;
 use storage::commands::Arity;
@@ -11,7 +12,9 @@ use storage::reply::Reply;
 pub(super) const COMMANDS: &[OwnCommand] = &[OwnCommand {
     name: "CLIENT",
     summary: "Tells about connections, names, pauses and closes them.",
+    differs: "Tracking follows the log: a write through any node is told. NO-EVICT and NO-TOUCH change nothing: nothing is evicted.",
     arity: Arity::AtLeast(1),
+    keeps_caching: true,
     handler: client,
     ..OwnCommand::BASE
 }];
@@ -40,7 +43,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
     }),
     ("REPLY", Arity::Exactly(1), reply),
     ("UNBLOCK", Arity::AtLeast(1), unblock),
-    ("GETREDIR", Arity::Exactly(0), |_, _, _| Effect::Reply(Reply::Integer(-1))),
+    ("TRACKING", Arity::AtLeast(1), tracking::tracking),
+    ("CACHING", Arity::Exactly(1), tracking::caching),
+    ("TRACKINGINFO", Arity::Exactly(0), |connection, state, _| {
+        Effect::Reply(tracking::info(connection, state))
+    }),
+    ("GETREDIR", Arity::Exactly(0), |connection, _, _| Effect::Reply(tracking::redirection(connection))),
     ("HELP", Arity::Exactly(0), |_, _, _| Effect::Reply(super::help(HELP))),
 ];
 
@@ -48,6 +56,8 @@ const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GETNAME",
     "    Return the name of the current connection.",
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
     "GETREDIR",
     "    Return the client ID we are redirecting to when tracking is enabled.",
     "ID",
@@ -68,6 +78,11 @@ const HELP: &[&str] = &[
     "    Assign the name <name> to the current connection.",
     "SETINFO <option> <value>",
     "    Set the library's name and version: LIB-NAME, LIB-VER.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Unblock the specified blocked client.",
     "UNPAUSE",
@@ -307,11 +322,18 @@ fn describe(connection: &Connection, state: &State) -> String {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let (input, writes, output) = state.bytes();
     let mut flags = String::new();
+    let trackers = connection.face.tracking.borrow();
+    let tracker = trackers.of(connection.id);
+    let redirect =
+        tracker.map_or(-1, |tracker| i64::try_from(tracker.redirect.unwrap_or(0)).unwrap_or(i64::MAX));
     for (letter, is_set) in [
         ('O', state.is_monitor),
         ('P', state.subscribed.count() > 0),
         ('x', state.multi.is_some()),
         ('b', state.is_blocked()),
+        ('t', tracker.is_some()),
+        ('R', tracker.is_some_and(|tracker| tracker.is_broken)),
+        ('B', tracker.is_some_and(|tracker| tracker.mode == Mode::Broadcast)),
     ] {
         flags.extend(is_set.then_some(letter));
     }
@@ -321,7 +343,7 @@ fn describe(connection: &Connection, state: &State) -> String {
     let (command, at) = state.last;
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} qbuf={input} qbuf-free=0 \
-         argv-mem={writes} multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+         argv-mem={writes} multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} user=default redir={redirect} resp={} \
          lib-name={} lib-ver={}",
         connection.id,
         connection.address,

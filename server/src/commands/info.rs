@@ -79,9 +79,10 @@ fn clients(face: &Face) -> String {
     let blocked =
         face.all().iter().filter(|connection| connection.look(State::is_blocked).unwrap_or(false)).count();
     format!(
-        "connected_clients:{}\r\ncluster_connections:0\r\nmaxclients:{}\r\nblocked_clients:{blocked}\r\n",
+        "connected_clients:{}\r\ncluster_connections:0\r\nmaxclients:{}\r\nblocked_clients:{blocked}\r\ntracking_clients:{}\r\n",
         face.clients(),
         face.tunable.borrow().clients_max,
+        face.tracking.borrow().counts()[0],
     )
 }
 
@@ -111,9 +112,11 @@ fn cpu(_: &Face) -> String {
 
 fn stats(face: &Face) -> String {
     let stats = face.stats.borrow();
+    let [_, keys, items, prefixes] = face.tracking.borrow().counts();
     format!(
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\n\
-         rejected_connections:{}\r\nclient_output_buffer_limit_disconnections:{}\r\ntotal_error_replies:{}\r\nslowlog_len:{}\r\n",
+         rejected_connections:{}\r\nclient_output_buffer_limit_disconnections:{}\r\ntotal_error_replies:{}\r\nslowlog_len:{}\r\n\
+         tracking_total_keys:{keys}\r\ntracking_total_items:{items}\r\ntracking_total_prefixes:{prefixes}\r\n",
         stats.accepted,
         stats.processed,
         stats.bytes_in,

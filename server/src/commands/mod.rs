@@ -7,9 +7,10 @@ mod node;
 mod observe;
 mod pubsub;
 mod session;
+mod tracking;
 mod transactions;
 
-use crate::connection::{Connection, Own, Read, State};
+use crate::connection::{Connection, Exec, Read, State};
 use bytes::Bytes;
 use storage::commands::Arity;
 use storage::reply::Reply;
@@ -29,7 +30,7 @@ pub enum Effect {
     /// Reads the machine.
     Read(Read),
     /// Replicates a transaction; the rest of it the connection does itself.
-    Submit(Bytes, Vec<Own>),
+    Submit(Bytes, Exec),
 }
 
 /// What must be answered before a command of the connection may run.
@@ -81,6 +82,8 @@ pub struct OwnCommand {
     pub while_subscribed: bool,
     /// Whether CLIENT PAUSE WRITE holds it.
     pub pauses: bool,
+    /// Whether what CLIENT CACHING said of the next command outlives it.
+    pub keeps_caching: bool,
     /// Whether MONITOR does not show it.
     pub is_secret: bool,
     /// The database that it chooses for the commands behind it.
@@ -101,6 +104,7 @@ impl OwnCommand {
         in_multi: InMulti::Queued,
         while_subscribed: false,
         pauses: false,
+        keeps_caching: false,
         is_secret: false,
         selects: None,
         handler: |_, _, _| error("ERR not implemented"),

@@ -97,6 +97,8 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         while_subscribed: true,
         handler: |connection, state, _| {
             connection.face.subscriptions.borrow_mut().remove_all(connection.id, &mut state.subscribed);
+            connection.face.stop_tracking(connection.id);
+            state.caching = None;
             state.multi = None;
             state.watching.clear();
             state.set_replies(Replies::On);

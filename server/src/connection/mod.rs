@@ -5,29 +5,36 @@
 //!
 //! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way is held back until the
 //! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held.
+//!
+//! Parts: `state` what it remembers · `places` the sequence of replies · `reads` · `multi` transactions · `pushes` what the client did not ask
+//! for · `serve` its bytes, in and out. Here: requests, and the answers to them.
 
 mod multi;
 mod places;
+mod pushes;
+mod reads;
 mod serve;
+mod state;
 
 pub use multi::{Multi, Watching};
-pub use places::{Own, Read};
+pub use places::{Exec, Read};
 pub use serve::serve;
+pub use state::{Replies, State};
 
 use crate::commands::{self, Behind, Effect, InMulti, OwnCommand};
 use crate::engine::{Answer, Ticket};
 use crate::face::Face;
-use crate::pubsub::Subscribed;
-use crate::resp::{Parser, Protocol, Request};
+use crate::resp::{Parser, Request};
 use crate::stats::Sender;
 use bytes::{Bytes, BytesMut};
-use places::{Call, Finding, Place, Places};
+use places::{Call, Finding, Place};
+use pushes::Old;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use storage::commands::{CommandSpec, Handler, lookup};
-use storage::machine::{View, encode_command, encode_command_of};
+use storage::machine::{encode_command, encode_command_of};
 use storage::reply::Reply;
 use tokio::sync::Notify;
 
@@ -37,8 +44,6 @@ const PLACES_MAX: usize = 4_096;
 const BLOCKED_INPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one connection's writes that are on their way, at most.
 const WRITE_BYTES_MAX: usize = 64 << 20;
-/// How much of what was pushed is put into the output before the client has read some.
-const PUSH_AHEAD_BYTES: usize = 64 << 10;
 
 const NO_AUTH: Reply = Reply::error("NOAUTH Authentication required.");
 
@@ -72,60 +77,11 @@ pub struct Connection {
     state: RefCell<State>,
     /// What the client did not ask for, on its way to the output. Apart from the state, so that anybody can push at any time.
     pushed: RefCell<VecDeque<Reply>>,
+    /// The same for notices that copies are old, with their sizes.
+    old: RefCell<VecDeque<(Old, usize)>>,
     pushed_bytes: Cell<usize>,
     is_killed: Cell<bool>,
     wake: Notify,
-}
-
-/// CLIENT REPLY.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replies {
-    /// The client gets them.
-    On,
-    /// It gets none.
-    Off,
-    /// It gets none to the next request.
-    SkipNext,
-    /// It gets none to this one.
-    Skip,
-}
-
-/// What a connection remembers.
-pub struct State {
-    /// The selected database.
-    pub db: u8,
-    /// RESP2 or RESP3.
-    pub protocol: Protocol,
-    /// Whether AUTH is done, or not needed.
-    pub is_authenticated: bool,
-    /// CLIENT SETNAME.
-    pub name: Bytes,
-    /// CLIENT SETINFO.
-    pub library: (Bytes, Bytes),
-    /// The transaction that is being queued.
-    pub multi: Option<Multi>,
-    /// What WATCH remembers.
-    pub watching: Watching,
-    /// READONLY: reads may be of a bounded age.
-    pub is_readonly: bool,
-    /// What it listens to.
-    pub subscribed: Subscribed,
-    /// CLIENT REPLY.
-    pub replies: Replies,
-    /// Whether it sees every command.
-    pub is_monitor: bool,
-    /// The last command, and when it came.
-    pub last: (&'static str, Instant),
-    parser: Parser,
-    input: BytesMut,
-    places: Places,
-    /// A request that must wait until everything before it is answered. Nothing behind it is looked at.
-    held: Option<Request>,
-    /// A command that may wait, or a transaction that may change the connection, is on its way: nothing behind it is looked at.
-    is_blocked: bool,
-    /// What is held waits for the end of a CLIENT PAUSE; whether it is a write.
-    paused: Option<bool>,
-    is_closing: bool,
 }
 
 impl Connection {
@@ -134,27 +90,7 @@ impl Connection {
     pub fn new(id: u64, address: String, local: String, face: Rc<Face>) -> Connection {
         let is_authenticated = face.tunable.borrow().password.is_none();
         let since = Instant::now();
-        let state = State {
-            db: 0,
-            protocol: Protocol::Resp2,
-            is_authenticated,
-            name: Bytes::new(),
-            library: (Bytes::new(), Bytes::new()),
-            multi: None,
-            watching: Watching::default(),
-            is_readonly: false,
-            subscribed: Subscribed::default(),
-            replies: Replies::On,
-            is_monitor: false,
-            last: ("NULL", since),
-            parser: Parser::new(face.settings.limits, is_authenticated),
-            input: BytesMut::new(),
-            places: Places::default(),
-            held: None,
-            is_blocked: false,
-            paused: None,
-            is_closing: false,
-        };
+        let state = State::new(Parser::new(face.settings.limits, is_authenticated), is_authenticated, since);
         Connection {
             id,
             address,
@@ -163,6 +99,7 @@ impl Connection {
             since,
             state: RefCell::new(state),
             pushed: RefCell::default(),
+            old: RefCell::default(),
             pushed_bytes: Cell::new(0),
             is_killed: Cell::new(false),
             wake: Notify::new(),
@@ -185,42 +122,22 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Sends something that the client did not ask for. A client that does not read is closed when too much waits for it.
-    pub fn push(&self, reply: Reply) {
-        let bytes = self.pushed_bytes.get() + reply.bytes_at_most();
-        if bytes > self.face.tunable.borrow().push_bytes_max {
-            self.pushed.borrow_mut().clear();
-            self.face.stats.borrow_mut().overflowed += 1;
-            return self.kill();
-        }
-        self.pushed_bytes.set(bytes);
-        self.pushed.borrow_mut().push_back(reply);
-        self.wake();
-    }
-
-    /// Moves what was pushed to the output, as long as the client keeps up.
-    fn take_pushed(&self, state: &mut State) {
-        let mut pushed = self.pushed.borrow_mut();
-        while state.places.output.len() < PUSH_AHEAD_BYTES
-            && let Some(reply) = pushed.pop_front()
-        {
-            self.pushed_bytes.set(self.pushed_bytes.get().saturating_sub(reply.bytes_at_most()));
-            if state.replies != Replies::Off {
-                state.places.put(&reply, state.protocol);
-            }
-        }
-    }
-
     /// An answer for a place.
     pub fn answer(&self, place: u64, answer: Answer) {
         let mut state = self.state.borrow_mut();
         let Some((waiting, call)) = state.places.take(place) else { return };
+        let mut tracked = Vec::new();
         let reply = match (answer, waiting) {
+            // The log's time has gone on.
+            (Answer::Ran(_), Place::Read(read)) => self.read_here(&read, &mut state),
             (Answer::Ran(bytes), waiting) => {
                 let reply = Reply::decode(&bytes)
                     .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into()));
                 match waiting {
-                    Place::Exec(_, own) => self.do_own(reply, own, &mut state),
+                    Place::Exec(_, exec) => {
+                        tracked = exec.tracked;
+                        self.do_own(reply, exec.own, &mut state)
+                    }
                     _ => match call.as_ref().and_then(|call| call.channel.as_ref()) {
                         Some(channel) => self.listeners(reply, channel),
                         None => reply,
@@ -230,7 +147,11 @@ impl Connection {
             (Answer::Reply(reply), _) => reply,
             (Answer::ReadNow, Place::Read(read)) => {
                 let mut finding = Finding::Reply(Reply::Null);
-                self.face.engine.read(&mut |view| finding = self.look_at(view, &read));
+                self.face.engine.read(&mut |view| finding = self.look_at(view, &read, false));
+                if matches!(finding, Finding::Due) {
+                    state.places.put_back(place, Place::Read(read), call);
+                    return self.face.engine.expire(self.ticket(place));
+                }
                 self.found(finding, &mut state)
             }
             (Answer::ReadNow, _) => Reply::error("ERR a write was answered as a read"),
@@ -238,7 +159,7 @@ impl Connection {
                 if matches!(waiting, Place::Read(Read::Watch(..))) {
                     state.watching.lose();
                 }
-                Reply::error(if answer == Answer::NotDone {
+                Reply::error(if answer == Answer::NotDone || matches!(waiting, Place::Read(_)) {
                     "CLUSTERDOWN no master took the command in time; it was certainly not done, try again"
                 } else {
                     "UNCERTAIN no answer in time: the command may or may not have run; check before you repeat it"
@@ -249,9 +170,13 @@ impl Connection {
             self.count(&call, &reply, &state);
         }
         self.take_pushed(&mut state);
-        let protocol = state.protocol;
+        let (protocol, is_done) = (state.protocol, matches!(reply, Reply::Array(_)));
         state.places.fill(place, reply, protocol);
         drop(state);
+        if is_done {
+            self.face.tracking.borrow_mut().remember_from_turn(self.id, &tracked);
+        }
+        self.face.shrink_tracking();
         self.wake();
     }
 
@@ -259,6 +184,7 @@ impl Connection {
     pub fn unsubscribe(&self) {
         let mut state = self.state.borrow_mut();
         self.face.subscriptions.borrow_mut().remove_all(self.id, &mut state.subscribed);
+        self.face.stop_tracking(self.id);
     }
 
     /// The reply to PUBLISH: how many clients of this node listen.
@@ -293,13 +219,6 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Sends something that the client did not ask for, if its protocol has room for it.
-    pub fn push_to_resp3(&self, message: Vec<Reply>) {
-        if self.look(|state| state.protocol == Protocol::Resp3).unwrap_or(false) {
-            self.push(Reply::Push(message));
-        }
-    }
-
     /// Takes every whole request out of the input.
     fn process(&self) -> Result<(), ()> {
         loop {
@@ -311,7 +230,7 @@ impl Connection {
             state.is_blocked = false;
             state.paused = None;
             if let Some(request) = state.held.take() {
-                self.execute(request, &mut state);
+                self.execute_one(request, &mut state);
                 continue;
             }
             let State { parser, input, .. } = &mut *state;
@@ -329,8 +248,21 @@ impl Connection {
             };
             self.face.stats.borrow_mut().processed += 1;
             state.begin();
-            self.execute(request, &mut state);
+            self.execute_one(request, &mut state);
         }
+    }
+
+    /// What CLIENT CACHING said holds for the next command, or for all of a transaction.
+    fn execute_one(&self, request: Request, state: &mut State) {
+        self.execute(request, state);
+        if state.held.is_none() && state.multi.is_none() && !state.is_about_clients {
+            state.caching = None;
+        }
+    }
+
+    /// Whether what is read now is remembered for a client that caches.
+    fn is_tracked(&self, state: &State) -> bool {
+        self.face.tracking.borrow().counts_read(self.id, state.caching.is_some())
     }
 
     fn execute(&self, request: Request, state: &mut State) {
@@ -338,12 +270,14 @@ impl Connection {
         let Some((name, args)) = words.split_first() else { return };
         if let Some(own) = commands::lookup(name) {
             state.last = (own.name, Instant::now());
+            state.is_about_clients = own.keeps_caching;
             return self.execute_own(own, &request, args, state);
         }
         let Some(spec) = lookup(name) else {
             return self.refuse(None, storage::commands::unknown_command(name, args), state);
         };
         state.last = (spec.name, Instant::now());
+        state.is_about_clients = false;
         if !spec.arity.allows(args.len()) {
             return self.refuse(Some(spec.name), storage::commands::wrong_arity(spec), state);
         }
@@ -357,6 +291,9 @@ impl Connection {
             let db = multi.db;
             let payload = || self.encode(spec, db, &words);
             let channel = channel_of(spec, &words);
+            if !self.face.tracking.borrow().is_idle() {
+                multi.track(reads::keys_read(&request));
+            }
             let reply = multi.push_data(payload, channel, self.face.settings.limits.request_bytes_max);
             return state.done(reply);
         }
@@ -446,7 +383,8 @@ impl Connection {
             Handler::Read(_) => {
                 self.face.show(state.db, &self.address, request.iter());
                 let call = Call { request: Some(request.clone()), ..call };
-                self.read(Read::Command(state.db, request), call, state);
+                let is_tracked = self.is_tracked(state);
+                self.read(Read::Command { db: state.db, request, is_tracked }, call, state);
             }
             Handler::Write(_) if state.places.has_reads() => state.held = Some(request),
             Handler::Write(_) => {
@@ -472,71 +410,6 @@ impl Connection {
         }
     }
 
-    /// Reads at once if that is allowed here, else as soon as it is.
-    fn read(&self, read: Read, call: Call, state: &mut State) {
-        if state.is_readonly && matches!(read, Read::Command(..)) {
-            return self.read_stale(&read, &call, state);
-        }
-        if !state.places.has_reads() {
-            let mut finding = None;
-            self.face.engine.read_now(&mut |view| finding = Some(self.look_at(view, &read)));
-            if let Some(finding) = finding {
-                let reply = self.found(finding, state);
-                self.count(&call, &reply, state);
-                return state.done(reply);
-            }
-        }
-        let place = state.places.push(Place::Read(read), Some(call));
-        self.face.engine.read_later(self.ticket(place));
-    }
-
-    /// Reads this node's own state, if a master vouched for it not too long ago. Nobody else is asked.
-    fn read_stale(&self, read: &Read, call: &Call, state: &mut State) {
-        let age_max = Duration::from_millis(self.face.tunable.borrow().stale_ms_max);
-        let age = self.face.engine.age();
-        let reply = if age.is_some_and(|age| age <= age_max) {
-            let mut finding = Finding::Reply(Reply::Null);
-            self.face.engine.read(&mut |view| finding = self.look_at(view, read));
-            self.found(finding, state)
-        } else {
-            let age = age.map_or("of unknown age".to_string(), |age| format!("{} ms old", age.as_millis()));
-            let text = format!(
-                "STALE this node's state may be {age}, more than readonly-max-age-ms ({}); ask another node, or send READWRITE",
-                age_max.as_millis()
-            );
-            Reply::Error(text.into())
-        };
-        self.count(call, &reply, state);
-        state.done(reply);
-    }
-
-    fn look_at(&self, view: &View<'_>, read: &Read) -> Finding {
-        let finding = read.run(view);
-        self.face.missed(&view.take_misses());
-        finding
-    }
-
-    fn found(&self, finding: Finding, state: &mut State) -> Reply {
-        match finding {
-            Finding::Reply(reply) => {
-                // Many names of one large value are a short request: it is looked at before it is written out.
-                let (bytes, bytes_max) = (reply.bytes_at_most(), self.face.tunable.borrow().output_bytes_max);
-                if bytes <= bytes_max {
-                    return reply;
-                }
-                Reply::Error(
-                    format!(
-                        "ERR the reply has about {bytes} bytes, more than client-output-buffer-limit ({bytes_max}); ask for less at once"
-                    )
-                    .into(),
-                )
-            }
-            Finding::Watched(watched) => {
-                state.watching.add(watched, self.face.settings.limits.request_bytes_max)
-            }
-        }
-    }
-
     fn take_effect(&self, effect: Effect, call: Call, state: &mut State) {
         match effect {
             Effect::Reply(reply) => {
@@ -557,64 +430,11 @@ impl Connection {
                 self.face.engine.admin(words, self.ticket(place));
             }
             Effect::Read(read) => self.read(read, call, state),
-            Effect::Submit(payload, own) => self.submit(payload, own, call, state),
+            Effect::Submit(payload, exec) => self.submit(payload, exec, call, state),
         }
     }
 
     fn ticket(&self, place: u64) -> Ticket {
         Ticket { connection: self.id, place }
-    }
-}
-
-impl State {
-    /// From now on the larger limits hold, or the smaller ones.
-    pub fn set_authenticated(&mut self, is_authenticated: bool) {
-        self.is_authenticated = is_authenticated;
-        self.parser.set_authenticated(is_authenticated);
-    }
-
-    fn done(&mut self, reply: Reply) {
-        let protocol = self.protocol;
-        self.places.done(reply, protocol);
-    }
-
-    /// A request begins.
-    fn begin(&mut self) {
-        self.replies = match self.replies {
-            Replies::SkipNext => Replies::Skip,
-            Replies::Skip => Replies::On,
-            other => other,
-        };
-        self.places.is_silent = !matches!(self.replies, Replies::On | Replies::SkipNext);
-    }
-
-    /// CLIENT REPLY.
-    pub fn set_replies(&mut self, replies: Replies) {
-        self.replies = replies;
-        self.places.is_silent = replies == Replies::Off;
-    }
-
-    /// Whether it listens and speaks RESP2, where replies could be taken for messages.
-    pub fn is_subscriber(&self) -> bool {
-        self.protocol == Protocol::Resp2 && self.subscribed.count() > 0
-    }
-
-    /// Bytes that wait: from the client, in writes on their way, for the client.
-    pub fn bytes(&self) -> (usize, usize, usize) {
-        (self.input.len(), self.places.write_bytes(), self.places.output.len())
-    }
-
-    /// Whether a command of it waits for its reply.
-    pub fn is_blocked(&self) -> bool {
-        self.is_blocked && !self.places.is_empty()
-    }
-
-    fn is_full(&self, connection: &Connection) -> bool {
-        let waits = (self.held.is_some() || self.is_blocked) && !self.places.is_empty();
-        waits
-            || self.paused.is_some_and(|is_write| connection.face.is_paused(is_write))
-            || self.places.write_bytes() >= WRITE_BYTES_MAX
-            || self.places.len() >= PLACES_MAX
-            || self.places.output.len() >= connection.face.tunable.borrow().output_bytes_max
     }
 }

@@ -5,7 +5,7 @@
 //! * T2: a WATCH that could not be answered counts as a change: the EXEC behind it does nothing.
 //! * T3: what the connection does itself (PING, SELECT, CLIENT …) stands in the reply at its place and is done only if the rest was.
 
-use super::places::{Call, Own, Part, Place};
+use super::places::{Call, Exec, Own, Part, Place};
 use super::{Connection, State};
 use crate::commands;
 use crate::commands::Effect;
@@ -32,6 +32,8 @@ pub struct Multi {
     queued: Vec<Queued>,
     bytes: usize,
     is_aborted: bool,
+    /// Keys that are read.
+    read: Vec<Bytes>,
 }
 
 enum Queued {
@@ -53,13 +55,14 @@ pub struct Watching {
 impl Multi {
     /// An empty one.
     pub fn new(db: u8) -> Multi {
-        Multi { db, queued: Vec::new(), bytes: 0, is_aborted: false }
+        Multi { db, queued: Vec::new(), bytes: 0, is_aborted: false, read: Vec::new() }
     }
 
     /// EXEC will do nothing.
     pub fn abort(&mut self) {
         self.is_aborted = true;
         self.queued = Vec::new();
+        self.read = Vec::new();
         self.bytes = 0;
     }
 
@@ -85,6 +88,11 @@ impl Multi {
         }
         self.queued.push(queued);
         QUEUED
+    }
+
+    /// Notes keys that a queued command reads.
+    pub fn track(&mut self, keys: Vec<Bytes>) {
+        self.read.extend(keys);
     }
 
     /// Queues a command about data.
@@ -146,6 +154,7 @@ impl Connection {
         if watching.is_lost {
             return Effect::Reply(Reply::NullArray);
         }
+        let tracked = if self.is_tracked(state) { multi.read } else { Vec::new() };
         let (mut data, mut own) = (Vec::new(), Vec::new());
         for (index, queued) in multi.queued.into_iter().enumerate() {
             match queued {
@@ -162,13 +171,13 @@ impl Connection {
         }
         let watched: Vec<Watched> =
             watching.keys.into_iter().map(|((db, key), version)| Watched { db, key, version }).collect();
-        Effect::Submit(transaction(&watched, &data), own)
+        Effect::Submit(transaction(&watched, &data), Exec { own, tracked })
     }
 
     /// Submits a transaction. What comes behind one that changes the connection waits for it.
-    pub(super) fn submit(&self, payload: Bytes, own: Vec<Own>, call: Call, state: &mut State) {
-        state.is_blocked = own.iter().any(|own| matches!(own.part, Part::Command(_)));
-        let place = state.places.push(Place::Exec(payload.len(), own), Some(call));
+    pub(super) fn submit(&self, payload: Bytes, exec: Exec, call: Call, state: &mut State) {
+        state.is_blocked = exec.own.iter().any(|own| matches!(own.part, Part::Command(_)));
+        let place = state.places.push(Place::Exec(payload.len(), exec), Some(call));
         self.face.engine.write(payload, self.ticket(place));
     }
 

@@ -14,7 +14,7 @@ pub enum Place {
     /// A write on its way, and its size.
     Write(usize),
     /// A transaction on its way, its size, and what of it the connection does itself.
-    Exec(usize, Vec<Own>),
+    Exec(usize, Exec),
     /// An administrative command on its way.
     Admin,
     /// A read that waits for its permission.
@@ -23,6 +23,14 @@ pub enum Place {
     Done(Reply),
     /// The same, in bytes.
     Raw(BytesMut),
+}
+
+/// What the connection itself has to do with a transaction.
+pub struct Exec {
+    /// What it adds to the replies.
+    pub own: Vec<Own>,
+    /// Keys that were read, for a client that caches.
+    pub tracked: Vec<Bytes>,
 }
 
 /// What the connection itself adds to a transaction's replies.
@@ -43,8 +51,15 @@ pub enum Part {
 
 /// A read to be done when it is allowed.
 pub enum Read {
-    /// A command of the table, and the database it is for.
-    Command(u8, Request),
+    /// A command of the table.
+    Command {
+        /// The database.
+        db: u8,
+        /// The command.
+        request: Request,
+        /// Whether the client may keep what it reads.
+        is_tracked: bool,
+    },
     /// WATCH: the versions of these keys.
     Watch(u8, Vec<Bytes>),
 }
@@ -55,13 +70,15 @@ pub enum Finding {
     Reply(Reply),
     /// The keys that are watched from now on.
     Watched(Vec<Watched>),
+    /// A key's time has passed by the clock, and not yet by the log.
+    Due,
 }
 
 impl Read {
     /// Does it.
     pub fn run(&self, view: &View<'_>) -> Finding {
         let finding = match self {
-            Read::Command(db, request) => Finding::Reply(run_command(*db, request, view)),
+            Read::Command { db, request, .. } => Finding::Reply(run_command(*db, request, view)),
             Read::Watch(db, keys) => {
                 let watched =
                     |key: &Bytes| Watched { db: *db, key: key.clone(), version: view.version(*db, key) };
@@ -101,6 +118,8 @@ struct Entry {
     call: Option<Call>,
     /// CLIENT REPLY OFF or SKIP: the client wants no reply.
     is_silent: bool,
+    /// What was pushed when this was the last answered place.
+    behind: BytesMut,
 }
 
 /// The places, and the output that those in front have become.
@@ -112,6 +131,8 @@ pub struct Places {
     /// Writes among the places, and reads that wait for their permission.
     writes: usize,
     reads: usize,
+    /// Those that are answered.
+    done: usize,
     /// Bytes of those writes.
     write_bytes: usize,
     /// Bytes for the client.
@@ -154,9 +175,10 @@ impl Places {
                 self.write_bytes += bytes;
             }
             Place::Read(_) => self.reads += 1,
-            Place::Admin | Place::Done(_) | Place::Raw(_) => {}
+            Place::Admin => {}
+            Place::Done(_) | Place::Raw(_) => self.done += 1,
         }
-        self.queue.push_back(Entry { place, call, is_silent: self.is_silent });
+        self.queue.push_back(Entry { place, call, is_silent: self.is_silent, behind: BytesMut::new() });
         self.first + self.queue.len() as u64 - 1
     }
 
@@ -180,11 +202,21 @@ impl Places {
         Some((taken, call))
     }
 
+    /// Lets a read that was taken wait again.
+    pub fn put_back(&mut self, place: u64, read: Place, call: Option<Call>) {
+        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
+            self.reads += usize::from(matches!(read, Place::Read(_)));
+            (waiting.place, waiting.call) = (read, call);
+        }
+    }
+
     /// Answers a place that was taken.
     pub fn fill(&mut self, place: u64, reply: Reply, protocol: Protocol) {
         let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
             waiting.place = Place::Done(reply);
+            self.done += 1;
         }
         self.drain(protocol);
     }
@@ -213,16 +245,27 @@ impl Places {
         reply::put(&mut encoder, done);
     }
 
+    /// Appends what the client did not ask for, behind every reply that is there.
+    pub fn put_pushed(&mut self, pushed: &Reply, protocol: Protocol) {
+        let is_done = |entry: &&mut Entry| matches!(entry.place, Place::Done(_) | Place::Raw(_));
+        let last = if self.done == 0 { None } else { self.queue.iter_mut().rev().find(is_done) };
+        let output = last.map_or(&mut self.output, |entry| &mut entry.behind);
+        reply::put(&mut Encoder::new(output, protocol), pushed);
+    }
+
     /// Moves what is answered to the output, in order.
     fn drain(&mut self, protocol: Protocol) {
         while let Some(Place::Done(_) | Place::Raw(_)) = self.queue.front().map(|entry| &entry.place) {
             self.first += 1;
-            match self.queue.pop_front() {
-                Some(Entry { is_silent: true, .. }) => {}
-                Some(Entry { place: Place::Done(done), .. }) => self.put(&done, protocol),
-                Some(Entry { place: Place::Raw(bytes), .. }) => self.output.extend_from_slice(&bytes),
+            self.done = self.done.saturating_sub(1);
+            let Some(Entry { place, is_silent, behind, .. }) = self.queue.pop_front() else { return };
+            match place {
+                _ if is_silent => {}
+                Place::Done(done) => self.put(&done, protocol),
+                Place::Raw(bytes) => self.output.extend_from_slice(&bytes),
                 _ => {}
             }
+            self.output.extend_from_slice(&behind);
         }
     }
 }

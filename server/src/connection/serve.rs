@@ -56,7 +56,7 @@ async fn serve_until_end(stream: &mut TcpStream, connection: &Connection) -> io:
             tokio::task::yield_now().await;
             continue;
         }
-        if !wants_write && !connection.pushed.borrow().is_empty() {
+        if !wants_write && connection.has_pushed() {
             continue;
         }
         tokio::select! {

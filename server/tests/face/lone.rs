@@ -9,7 +9,7 @@ use storage::machine::{Event, Interest, Machine, Stamp, View};
 use storage::reply::Reply;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use warlock_server::{Answer, Engine, Face, Facts, Settings, Ticket};
+use warlock_server::{Answer, Change, Engine, Face, Facts, Settings, Ticket};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,7 +23,9 @@ pub struct Lone {
     pub is_cut_off: Cell<bool>,
     /// How old the state is said to be.
     pub age_ms: Cell<Option<u64>>,
-    now_ms: Cell<u64>,
+    pub now_ms: Cell<u64>,
+    /// The log's time.
+    log_ms: Cell<u64>,
     wake: tokio::sync::Notify,
     waiting: RefCell<Vec<(Ticket, Option<Bytes>)>>,
 }
@@ -31,7 +33,8 @@ pub struct Lone {
 impl Lone {
     fn decide(&self) {
         let face = self.face.get().unwrap();
-        for (ticket, payload) in std::mem::take(&mut *self.waiting.borrow_mut()) {
+        let waiting = self.waiting.take();
+        for (ticket, payload) in waiting {
             let answer = match payload {
                 _ if self.is_cut_off.get() => Answer::NotDone,
                 None => Answer::ReadNow,
@@ -41,15 +44,23 @@ impl Lone {
                     let stamp = Stamp { slot, index: 0, at_ms: self.now_ms.get() };
                     let reply = machine.apply(&stamp, &payload);
                     machine.finish_slot(slot).unwrap();
+                    self.log_ms.set(self.now_ms.get());
+                    let mut changes = Vec::new();
                     for event in machine.take_events() {
-                        if let Event::Published { channel, message } = event {
-                            face.publish(&channel, &message);
+                        let author = Some(ticket.connection);
+                        match event {
+                            Event::Published { channel, message } => face.publish(&channel, &message),
+                            Event::Changed { key, .. } => changes.push(Change { key: Some(key), author }),
+                            Event::Flushed { .. } => changes.push(Change { key: None, author }),
+                            _ => {}
                         }
                     }
+                    face.begin_turn(changes);
                     Answer::Ran(reply.to_bytes())
                 }
             };
             face.answer(ticket, answer);
+            face.end_turn();
         }
     }
 }
@@ -64,7 +75,7 @@ impl Engine for Lone {
     }
 
     fn read(&self, read: &mut dyn FnMut(&View<'_>)) {
-        read(&self.machine.borrow().view(self.now_ms.get()));
+        read(&self.machine.borrow().view(self.log_ms.get()).with_clock(self.now_ms.get()));
     }
 
     fn age(&self) -> Option<Duration> {
@@ -79,6 +90,11 @@ impl Engine for Lone {
     fn write(&self, payload: Bytes, ticket: Ticket) {
         self.waiting.borrow_mut().push((ticket, Some(payload)));
         self.wake.notify_one();
+    }
+
+    fn expire(&self, ticket: Ticket) {
+        self.log_ms.set(self.now_ms.get());
+        self.write(storage::commands::sweep(10), ticket);
     }
 
     fn closed(&self, _: u64) {}
@@ -125,6 +141,7 @@ pub fn with_face<T: Future<Output = ()>>(settings: Settings, test: impl FnOnce(S
             is_cut_off: Cell::new(false),
             age_ms: Cell::new(None),
             now_ms: Cell::new(1_000_000),
+            log_ms: Cell::new(1_000_000),
             wake: tokio::sync::Notify::new(),
             waiting: RefCell::default(),
         });

@@ -6,4 +6,5 @@ mod clients;
 mod lone;
 mod operators;
 mod pubsub;
+mod tracking;
 mod transactions;

@@ -57,7 +57,10 @@ pub enum Event {
         key: Bytes,
     },
     /// Every key of a database may have changed. Told only if the node asks for it.
-    Flushed,
+    Flushed {
+        /// Whose command did it.
+        caller: Caller,
+    },
     /// Somebody got a lock, or has it no longer.
     Lock(LockEvent),
 }

@@ -196,8 +196,9 @@ impl Txn<'_> {
     /// The same for all keys of a database.
     pub(super) fn database_changed(&mut self, db: u8) {
         self.touch_database(db);
-        if self.interest.changes {
-            self.tell(Event::Flushed);
+        // Once, however many databases a command empties.
+        if self.interest.changes && !matches!(self.run.events.last(), Some(Event::Flushed { .. })) {
+            self.tell(Event::Flushed { caller: self.run.caller });
         }
     }
 }

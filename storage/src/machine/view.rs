@@ -23,6 +23,8 @@ pub struct View<'v> {
     poison: OnceCell<StoreError>,
     /// Keys that were looked for in vain, if they are noted.
     misses: Option<RefCell<Vec<(u8, Bytes)>>>,
+    /// A key was seen whose time has passed by the node's clock, and not yet by the log.
+    has_due: Cell<bool>,
 }
 
 impl<'v> View<'v> {
@@ -36,6 +38,7 @@ impl<'v> View<'v> {
             seed: Cell::new(seed),
             poison: OnceCell::new(),
             misses: None,
+            has_due: Cell::new(false),
         }
     }
 
@@ -105,7 +108,23 @@ impl<'v> View<'v> {
     pub(crate) fn find_quietly(&self, db: u8, key: &[u8]) -> Option<Found<'v>> {
         let row = layout::key_row(self.generation(db), layout::key_hash(key), key);
         let found = Found::parse(self.or_poison(self.rows.get(row))??)?;
-        if found.header.is_expired(self.now_ms) { None } else { Some(found) }
+        if self.is_expired(&found.header) { None } else { Some(found) }
+    }
+
+    /// What is there and what is not follows the log's time; that the clock says otherwise is noted.
+    #[inline]
+    fn is_expired(&self, header: &Header) -> bool {
+        let is_expired = header.is_expired(self.now_ms);
+        if !is_expired && header.is_expired(self.clock_ms) {
+            self.has_due.set(true);
+        }
+        is_expired
+    }
+
+    /// Whether a key was seen whose time has passed by the clock, and not yet by the log: whoever can should let the log go on, and look again.
+    #[must_use]
+    pub fn has_due(&self) -> bool {
+        self.has_due.get()
     }
 
     /// A row's value. Nothing, and not to be trusted, if the store fails.
@@ -141,7 +160,7 @@ impl<'v> View<'v> {
             &range,
             Order::Ascending,
             &mut |row, value| match Header::parse(value) {
-                Some(header) if !header.is_expired(self.now_ms) => visit(row.second(), row.tail(), &header),
+                Some(header) if !self.is_expired(&header) => visit(row.second(), row.tail(), &header),
                 _ => ControlFlow::Continue(()),
             },
         ));

@@ -59,7 +59,7 @@ impl Lab {
             }
             Event::Published { channel, message } => Some(format!("{channel:?} {message:?}")),
             Event::Changed { key, .. } => Some(format!("changed {key:?}")),
-            Event::Flushed => Some("flushed".into()),
+            Event::Flushed { .. } => Some("flushed".into()),
             Event::Undo { .. } => None,
         };
         self.machine.take_events().into_iter().filter_map(tell).collect()
