@@ -96,6 +96,11 @@ snapshot-pause: ## What a snapshot of a million keys costs writers: KEYS=n
 	$(CARGO) build --release -p warlock -p warlock-harness
 	target/release/snapshot_pause --keys $(or $(KEYS),1000000)
 
+.PHONY: disk-demo
+disk-demo: ## Data eight times larger than memory with --store disk, and what it costs beside memory: MEGABYTES=2048 LIMIT=256
+	$(CARGO) build --release -p warlock -p warlock-harness
+	target/release/disk_demo --megabytes $(or $(MEGABYTES),2048) --limit $(or $(LIMIT),256)
+
 .PHONY: failover
 failover: ## What clients feel when the master dies or hands over, under load: ROUNDS=n
 	$(CARGO) build --release -p warlock -p warlock-harness

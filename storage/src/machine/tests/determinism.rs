@@ -1,10 +1,11 @@
-//! The same calls in the same order give the same rows and replies, also on a machine that came by a snapshot in the middle.
+//! The same calls in the same order give the same rows and replies, also on a machine that came by a snapshot in the middle, or keeps its rows on disk.
 
 use super::support::rows;
 use crate::commands::{all, reap, sweep};
 use crate::machine::{Machine, Stamp, encode_command};
 use crate::reply::Reply;
-use crate::store::{MemoryStore, StoreError};
+use crate::store::disk::{Attachment, DiskStore, Workshop};
+use crate::store::{Store, StoreError};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -42,7 +43,7 @@ fn payload() -> impl Strategy<Value = Bytes> {
 /// A slot: how much later it is, its commands.
 type Slot = (u64, Vec<Bytes>);
 
-fn run(machine: &mut Machine<MemoryStore>, slots: &[Slot], now_ms: &mut u64) -> Vec<Reply> {
+fn run<S: Store>(machine: &mut Machine<S>, slots: &[Slot], now_ms: &mut u64) -> Vec<Reply> {
     let mut replies = Vec::new();
     for (wait_ms, commands) in slots {
         *now_ms += wait_ms;
@@ -86,6 +87,56 @@ proptest! {
         for reply in &replies {
             prop_assert_eq!(&Reply::decode(&reply.to_bytes()).unwrap(), reply);
         }
+    }
+}
+
+/// Runs slots on a machine on disk whose host puts rows away now and then.
+fn run_on_disk(machine: &mut Machine<DiskStore>, slots: &[Slot], now_ms: &mut u64) -> Vec<Reply> {
+    let mut replies = Vec::new();
+    for slot in slots {
+        replies.extend(run(machine, std::slice::from_ref(slot), now_ms));
+        let slot = machine.applied();
+        if !slot.is_multiple_of(3) {
+            let store = machine.store_mut();
+            store.seal(Attachment { slot, bytes: Bytes::new() }, slot.is_multiple_of(5)).unwrap();
+            if slot.is_multiple_of(4) {
+                store.settle().unwrap();
+            }
+        }
+    }
+    replies
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_machine_on_disk_agrees_with_one_in_memory(
+        before in prop::collection::vec((0..20_u64, prop::collection::vec(payload(), 0..10)), 1..30),
+        after in prop::collection::vec((0..20_u64, prop::collection::vec(payload(), 0..10)), 0..30),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let workshop = Workshop::new(directory.path(), 1 << 20, std::sync::Arc::new(|| ()));
+        let nothing = std::iter::empty::<Result<_, StoreError>>();
+        let store = workshop.found(workshop.prepare(nothing, None).unwrap()).unwrap();
+        let (mut memory, mut disk) = (Machine::default(), Machine::open(store).unwrap());
+        let (mut now_memory, mut now_disk) = (1_000, 1_000);
+        let replies = run(&mut memory, &before, &mut now_memory);
+        prop_assert_eq!(run_on_disk(&mut disk, &before, &mut now_disk), replies);
+        prop_assert_eq!(disk.checksum().unwrap(), memory.checksum().unwrap());
+        // A restart, at a boundary.
+        let slot = disk.applied();
+        disk.store_mut().seal(Attachment { slot, bytes: Bytes::new() }, false).unwrap();
+        disk.store_mut().settle().unwrap();
+        drop(disk);
+        let (store, attachment) = workshop.open().unwrap().unwrap();
+        prop_assert_eq!(attachment.map(|attachment| attachment.slot), Some(slot));
+        let mut disk = Machine::open(store).unwrap();
+        prop_assert_eq!(disk.applied(), slot);
+        let replies = run(&mut memory, &after, &mut now_memory);
+        prop_assert_eq!(run_on_disk(&mut disk, &after, &mut now_disk), replies);
+        prop_assert_eq!(rows(memory.store()), rows(disk.store()));
+        prop_assert_eq!(disk.snapshot().checksum().unwrap(), memory.checksum().unwrap());
     }
 }
 
