@@ -55,8 +55,9 @@ impl Cage {
     }
 
     fn take_in(&self, pid: u32) {
-        fs::write(self.directory.join("cgroup.procs"), pid.to_string())
-            .unwrap_or_else(|error| panic!("the node cannot be put into {}: {error}", self.directory.display()));
+        fs::write(self.directory.join("cgroup.procs"), pid.to_string()).unwrap_or_else(|error| {
+            panic!("the node cannot be put into {}: {error}", self.directory.display())
+        });
     }
 
     fn peak_megabytes(&self) -> u64 {
@@ -83,7 +84,8 @@ fn cpu(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = text.rsplit(')').next().unwrap_or_default();
     // utime and stime are the 14th and 15th field, the 12th and 13th behind the name; in hundredths of a second.
-    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
 }
 
@@ -219,7 +221,8 @@ fn measure(store: &str) {
         up.as_secs_f64(),
         sample.len(),
         status_megabytes(node, "VmHWM"),
-        cage.as_ref().map_or(String::new(), |cage| format!("; the cgroup's peak {} MB", cage.peak_megabytes()))
+        cage.as_ref()
+            .map_or(String::new(), |cage| format!("; the cgroup's peak {} MB", cage.peak_megabytes()))
     );
     cluster.kill(1);
 }
