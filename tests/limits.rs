@@ -148,3 +148,86 @@ fn ten_thousand_idle_clients_cost_little_and_stall_nobody() {
     drop(idle);
     wait_for("all clients to be gone", || (connected(&mut good) < 10).then_some(()));
 }
+
+/// Counts what clients put into a node's mailbox.
+fn mailed(client: &mut Client) -> u64 {
+    let info = client.must(&["INFO", "warlock"]).text().unwrap();
+    info.lines().find_map(|line| line.strip_prefix("warlock_mailed:")).unwrap().parse().unwrap()
+}
+
+/// A read on the master, inside its lease, is answered in the connection's own task.
+#[test]
+fn a_read_on_the_master_touches_no_mailbox() {
+    let cluster = Cluster::start(WARLOCK, 3);
+    let master = cluster.master();
+    let other = (1..=3).find(|node| *node != master).unwrap();
+    let (mut here, mut there) = (cluster.client(master), cluster.client(other));
+    here.must(&["SET", "k", "v"]);
+    // A lease may run out on a busy machine; then the node is not the master of that moment, and the round does not count.
+    wait_for("a thousand reads inside one lease", || {
+        let before = mailed(&mut here);
+        for _ in 0..1_000 {
+            assert_eq!(here.must(&["GET", "k"]), "v");
+        }
+        (mailed(&mut here) == before).then_some(())
+    });
+    let before = mailed(&mut there);
+    for _ in 0..10 {
+        assert_eq!(there.must(&["GET", "k"]), "v");
+    }
+    assert!(mailed(&mut there) >= before + 10, "reads elsewhere are counted");
+}
+
+/// This machine's address in its network, if it has one. Nothing is sent.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket
+        .local_addr()
+        .ok()
+        .map(|address| address.ip())
+        .filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[test]
+fn who_comes_from_elsewhere_is_refused_while_there_is_no_password() {
+    let Some(address) = own_address() else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED protected mode: this machine has no address but the loopback's"
+        );
+        return;
+    };
+    let (base, _guard) = harness::ports::reserve(1);
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(WARLOCK);
+    let flags = [
+        ("--bind", format!("0.0.0.0:{}", base + 1)),
+        ("--announce", format!("127.0.0.1:{}", base + 1)),
+        ("--peer-bind", format!("127.0.0.1:{}", base + 101)),
+        ("--dir", directory.path().join("node").display().to_string()),
+        ("--log", "warn".into()),
+    ];
+    command.arg("server").args(flags.iter().flat_map(|(flag, value)| [*flag, value]));
+    let mut node = harness::process::spawn(command).unwrap();
+    let local = format!("127.0.0.1:{}", base + 1);
+    let mut near = wait_for("the node to answer", || {
+        let mut client = Client::try_connect(&local).ok()?;
+        (client.ask(&["SET", "k", "v"]).ok()? == "+OK").then_some(client)
+    });
+    let far = format!("{address}:{}", base + 1);
+    let mut refused = Client::try_connect(&far).unwrap();
+    let why = refused.receive().unwrap();
+    assert!(why.is_error("DENIED Warlock is running in protected mode"), "{why:?}");
+    assert!(refused.receive().is_err(), "it is closed");
+    // Each way out of the message.
+    near.must(&["CONFIG", "SET", "protected-mode", "no"]);
+    assert_eq!(Client::connect(&far).must(&["GET", "k"]), "v");
+    near.must(&["CONFIG", "SET", "protected-mode", "yes", "requirepass", "secret"]);
+    let mut client = Client::connect(&far);
+    assert!(client.ask(&["GET", "k"]).unwrap().is_error("NOAUTH"));
+    client.must(&["AUTH", "secret"]);
+    assert_eq!(client.must(&["GET", "k"]), "v");
+    let _ = node.kill();
+    let _ = node.wait();
+}

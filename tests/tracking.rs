@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
-const WRITES: u64 = 400;
+const WRITES: u64 = 200;
 
 fn tracking(cluster: &Cluster, node: u16, options: &[&str]) -> Client {
     let mut client = cluster.client(node);
@@ -79,7 +79,7 @@ impl Cache {
             let reply = self.client.receive().unwrap();
             if let Reply::Push(_) = reply {
                 match old_keys(&reply) {
-                    Some(keys) => keys.iter().for_each(|key| drop(self.kept.remove(key))),
+                    Some(keys) => self.kept.retain(|key, _| !keys.contains(key)),
                     None => self.kept.clear(),
                 }
                 continue;

@@ -1,6 +1,9 @@
 //! Settings that CONFIG shows, and those that it can change while the node runs.
 
 use crate::face::Face;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 use storage::commands::glob_matches;
 use storage::machine::Notify;
 
@@ -38,6 +41,8 @@ pub struct Parameter {
     get: fn(&Face) -> String,
     /// Nothing: it is fixed.
     set: Option<Set>,
+    /// Its value as the configuration file has it; nothing: no setting of the file.
+    in_file: Option<fn(&Tunable) -> String>,
 }
 
 type Set = fn(&mut Tunable, &str) -> Result<(), &'static str>;
@@ -47,11 +52,17 @@ const NOT_A_SIZE: &str = "argument must be a memory value";
 const NOT_A_SWITCH: &str = "argument must be 'yes' or 'no'";
 
 fn fixed(name: &'static str, get: fn(&Face) -> String) -> Parameter {
-    Parameter { name, get, set: None }
+    Parameter { name, get, set: None, in_file: None }
 }
 
 fn tunable(name: &'static str, get: fn(&Face) -> String, set: Set) -> Parameter {
-    Parameter { name, get, set: Some(set) }
+    Parameter { name, get, set: Some(set), in_file: None }
+}
+
+impl Parameter {
+    fn kept(self, in_file: fn(&Tunable) -> String) -> Parameter {
+        Parameter { in_file: Some(in_file), ..self }
+    }
 }
 
 fn yes_no(yes: bool) -> String {
@@ -113,7 +124,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.clients_max = parse(text)?;
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.clients_max.to_string()),
         tunable(
             "requirepass",
             |face| face.tunable.borrow().password.clone().unwrap_or_default(),
@@ -121,7 +133,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.password = Some(text.to_string()).filter(|text| !text.is_empty());
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.password.clone().unwrap_or_default()),
         tunable(
             "protected-mode",
             |face| yes_no(face.tunable.borrow().is_protected),
@@ -133,8 +146,10 @@ fn parameters() -> Vec<Parameter> {
                 };
                 Ok(())
             },
-        ),
-        tunable("client-output-buffer-limit", output_limits, set_output_limits),
+        )
+        .kept(|tunable| yes_no(tunable.is_protected)),
+        tunable("client-output-buffer-limit", output_limits, set_output_limits)
+            .kept(|tunable| tunable.output_bytes_max.to_string()),
         tunable(
             "slowlog-log-slower-than",
             |face| face.tunable.borrow().slower_than_us.to_string(),
@@ -142,7 +157,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.slower_than_us = parse(text)?;
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.slower_than_us.to_string()),
         tunable(
             "slowlog-max-len",
             |face| face.tunable.borrow().slow_max.to_string(),
@@ -151,7 +167,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.slow_max = parse::<usize>(text)?.min(100_000);
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.slow_max.to_string()),
         tunable(
             "latency-monitor-threshold",
             |face| face.tunable.borrow().latency_ms.to_string(),
@@ -159,7 +176,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.latency_ms = parse(text)?;
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.latency_ms.to_string()),
         tunable(
             "readonly-max-age-ms",
             |face| face.tunable.borrow().stale_ms_max.to_string(),
@@ -167,7 +185,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.stale_ms_max = parse(text)?;
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.stale_ms_max.to_string()),
         tunable(
             "notify-keyspace-events",
             |face| face.tunable.borrow().notify.to_string(),
@@ -176,7 +195,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.notify = Notify::parse(text).ok_or(unknown)?;
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.notify.to_string()),
         tunable(
             "tracking-table-max-keys",
             |face| face.tunable.borrow().tracked_keys_max.to_string(),
@@ -185,7 +205,8 @@ fn parameters() -> Vec<Parameter> {
                 tunable.tracked_keys_max = usize::try_from(parse::<i64>(text)?).map_err(|_| negative)?;
                 Ok(())
             },
-        ),
+        )
+        .kept(|tunable| tunable.tracked_keys_max.to_string()),
         fixed("proto-max-bulk-len", |face| face.settings.limits.bulk_bytes_max.to_string()),
         fixed("client-query-buffer-limit", |face| face.settings.limits.request_bytes_max.to_string()),
         fixed("port", |face| face.engine.facts().address.rsplit(':').next().unwrap_or("0").to_string()),
@@ -222,6 +243,7 @@ pub fn matching(face: &Face, patterns: &[&[u8]]) -> Vec<(&'static str, String)> 
 pub fn set(face: &Face, pairs: &[&[u8]]) -> Result<(), String> {
     let known = parameters();
     let mut changed = face.tunable.borrow().clone();
+    let mut names = Vec::new();
     for pair in pairs.chunks_exact(2) {
         let name = String::from_utf8_lossy(pair[0]).to_lowercase();
         let Some(parameter) = known.iter().find(|parameter| parameter.name == name) else {
@@ -229,6 +251,10 @@ pub fn set(face: &Face, pairs: &[&[u8]]) -> Result<(), String> {
         };
         let failed =
             |why: &str| format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+        if names.contains(&name) {
+            return Err(failed("duplicate parameter"));
+        }
+        names.push(name.clone());
         let set = parameter.set.ok_or_else(|| failed("can't set immutable config"))?;
         let value = std::str::from_utf8(pair[1]).map_err(|_| failed("argument is no text"))?;
         set(&mut changed, value).map_err(failed)?;
@@ -236,4 +262,68 @@ pub fn set(face: &Face, pairs: &[&[u8]]) -> Result<(), String> {
     *face.tunable.borrow_mut() = changed;
     face.listen_to_keys();
     Ok(())
+}
+
+/// CONFIG REWRITE: what CONFIG SET changed, into the file that the node was started with. Other lines stay as they are.
+///
+/// # Errors
+/// The text that the client gets.
+pub fn rewrite(face: &Face) -> Result<(), String> {
+    let path = face.settings.config_file.as_ref().ok_or("ERR The server is running without a config file")?;
+    let failed = |error: io::Error| format!("ERR Rewriting config file: {error}");
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let tunable = face.tunable.borrow();
+    let mut lines: Vec<String> = text.lines().map(String::from).collect();
+    for parameter in parameters() {
+        let Some(in_file) = parameter.in_file else { continue };
+        let (value, initial) = (in_file(&tunable), in_file(&face.initial));
+        let new = format!("{} = {}", parameter.name, quoted(&value));
+        match lines.iter_mut().find(|line| is_about(line, parameter.name)) {
+            Some(line) => *line = new,
+            None if value != initial => lines.push(new),
+            None => {}
+        }
+    }
+    replace(path, &(lines.join("\n") + "\n")).map_err(failed)
+}
+
+/// Whether a line of the file gives this setting a value.
+fn is_about(line: &str, name: &str) -> bool {
+    let key = line.split_once('=').map(|(key, _)| key.trim().trim_matches('"'));
+    key == Some(name)
+}
+
+/// As a string of TOML.
+fn quoted(text: &str) -> String {
+    let escape = |letter: char| match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        letter if letter.is_control() => format!("\\u{:04X}", u32::from(letter)),
+        letter => letter.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}
+
+/// Exchanges the file at once: a crash leaves the old one or the new one.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = File::create(&beside)?;
+    file.set_permissions(std::fs::metadata(path)?.permissions())?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_file() {
+        assert!(
+            is_about("maxclients = 5", "maxclients") && is_about(" \"maxclients\"=5 # few", "maxclients")
+        );
+        assert!(!is_about("# maxclients = 5", "maxclients") && !is_about("maxclients-x = 5", "maxclients"));
+        assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000A""#);
+    }
 }

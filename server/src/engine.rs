@@ -46,6 +46,8 @@ pub struct Facts {
     pub applied: u64,
     /// Commands and reads that wait on this node.
     pub waiting: usize,
+    /// What clients have put into the node's mailbox: commands, and reads that could not be answered on the spot.
+    pub mailed: u64,
     /// Bytes that the journal would have to replay.
     pub journal_bytes: u64,
     /// How many members vote.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use storage::machine::{Class, Interest, Notify};
@@ -33,6 +34,18 @@ pub struct Settings {
     pub is_protected: bool,
     /// Which keyspace notifications this node's clients get.
     pub notify: Notify,
+    /// From how many microseconds on a command is slow; negative: never.
+    pub slower_than_us: i64,
+    /// How many slow commands are remembered.
+    pub slow_max: usize,
+    /// From how many milliseconds on LATENCY takes a sample; 0: never.
+    pub latency_ms: u64,
+    /// How old the state may be that a READONLY connection reads.
+    pub stale_ms_max: u64,
+    /// How many keys are remembered for clients that cache; 0: no limit.
+    pub tracked_keys_max: usize,
+    /// The file that CONFIG REWRITE writes, if the node was started with one.
+    pub config_file: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -46,6 +59,12 @@ impl Default for Settings {
             output_bytes_max: 64 << 20,
             is_protected: true,
             notify: Notify::default(),
+            slower_than_us: 10_000,
+            slow_max: 128,
+            latency_ms: 0,
+            stale_ms_max: 1_000,
+            tracked_keys_max: 1_000_000,
+            config_file: None,
         }
     }
 }
@@ -73,6 +92,8 @@ pub struct Face {
     pub settings: Settings,
     /// What CONFIG SET changes.
     pub tunable: RefCell<Tunable>,
+    /// The same when the node was started.
+    pub initial: Tunable,
     /// What is counted.
     pub stats: RefCell<Stats>,
     connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
@@ -96,17 +117,18 @@ impl Face {
             is_protected: settings.is_protected,
             output_bytes_max: settings.output_bytes_max,
             push_bytes_max: 32 << 20,
-            slower_than_us: 10_000,
-            slow_max: 128,
-            stale_ms_max: 1_000,
-            latency_ms: 0,
+            slower_than_us: settings.slower_than_us,
+            slow_max: settings.slow_max,
+            stale_ms_max: settings.stale_ms_max,
+            latency_ms: settings.latency_ms,
             notify: settings.notify,
-            tracked_keys_max: 1_000_000,
+            tracked_keys_max: settings.tracked_keys_max,
         };
         let face = Rc::new(Face {
             engine,
             settings,
-            tunable: RefCell::new(tunable),
+            tunable: RefCell::new(tunable.clone()),
+            initial: tunable,
             stats: RefCell::default(),
             connections: RefCell::default(),
             next_id: Cell::new(1),

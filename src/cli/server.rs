@@ -81,7 +81,8 @@ pub fn run(flags: &Flags) -> Outcome {
     };
     let variable = |name: &str| std::env::var(name).ok();
     let given = settings::given(|name| flags.values.get(name).cloned(), variable, flags.config.as_deref())?;
-    let settings = Settings::new(&given)?;
+    let mut settings = Settings::new(&given)?;
+    settings.config_file.clone_from(&flags.config);
     if flags.print_config {
         print!("{}", settings::print(&given));
         return Ok(());

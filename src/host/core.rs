@@ -153,11 +153,13 @@ impl<B: Backend> Core<B> {
 
     /// A client wants this executed.
     pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
+        self.meters.mailed += 1;
         self.waiters.submit(payload, ticket, now);
     }
 
     /// A client wants to read, linearizably, on a node that is not the master.
     pub fn read_later(&mut self, ticket: Ticket, now: Now) {
+        self.meters.mailed += 1;
         let read = self.waiters.read(ticket, now);
         self.post(RoleId::Replica, Message::Read { read });
     }

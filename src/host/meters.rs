@@ -45,6 +45,8 @@ pub struct Meters {
     pub batch: Histogram,
     /// Commands that this node applied.
     pub applied_commands: u64,
+    /// Commands and reads that were put into the node's mailbox.
+    pub mailed: u64,
     /// Masters that this node saw come.
     pub master_changes: u64,
     master: Option<NodeId>,
@@ -58,6 +60,7 @@ impl Default for Meters {
             sync: Histogram::new(SECONDS),
             batch: Histogram::new(SIZES),
             applied_commands: 0,
+            mailed: 0,
             master_changes: 0,
             master: None,
             syncing: VecDeque::new(),

@@ -118,6 +118,7 @@ impl Running {
             ballot: core.node.leader().ballot().to_string(),
             applied: core.ledger.applied(),
             waiting: core.waiting(),
+            mailed: core.meters.mailed,
             journal_bytes: core.journal_bytes(),
             voters: view.current.voters().count(),
             address: self.contact.client.clone(),

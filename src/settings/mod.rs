@@ -97,6 +97,18 @@ pub struct Settings {
     pub output_bytes_max: usize,
     /// Which keyspace notifications clients get.
     pub notify: Notify,
+    /// `slowlog-log-slower-than`.
+    pub slower_than_us: i64,
+    /// `slowlog-max-len`.
+    pub slow_max: usize,
+    /// `latency-monitor-threshold`.
+    pub latency_ms: u64,
+    /// `readonly-max-age-ms`.
+    pub stale_ms_max: u64,
+    /// `tracking-table-max-keys`.
+    pub tracked_keys_max: usize,
+    /// The file that these come from, if there is one.
+    pub config_file: Option<PathBuf>,
     /// Which lines the log has.
     pub log: String,
     /// How they look.
@@ -158,6 +170,12 @@ impl Settings {
             query_bytes_max: 0,
             output_bytes_max: 0,
             notify: Notify::default(),
+            slower_than_us: 0,
+            slow_max: 0,
+            latency_ms: 0,
+            stale_ms_max: 0,
+            tracked_keys_max: 0,
+            config_file: None,
             log: String::new(),
             log_format: LogFormat::Text,
         }
@@ -278,6 +296,12 @@ impl Settings {
             output_bytes_max: self.output_bytes_max,
             is_protected: self.is_protected,
             notify: self.notify,
+            slower_than_us: self.slower_than_us,
+            slow_max: self.slow_max,
+            latency_ms: self.latency_ms,
+            stale_ms_max: self.stale_ms_max,
+            tracked_keys_max: self.tracked_keys_max,
+            config_file: self.config_file.clone(),
             ..defaults
         }
     }

@@ -1,6 +1,6 @@
 //! The table. A new setting is one row here and one field of [`Settings`](super::Settings).
 
-use super::values::{address, dialable, optional, secret, size, size_between, switch, time_between};
+use super::values::{address, dialable, optional, secret, size, size_between, switch, time_between, whole};
 use super::{Durability, LogFormat, Settings, StoreKind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -287,6 +287,46 @@ pub const TABLE: &[Setting] = &[
             }
             None => Err("give letters of KEAg$lshzxetdmn, such as KEA or Ex".into()),
         },
+        ..Setting::BASE
+    },
+    Setting {
+        name: "slowlog-log-slower-than",
+        value: "MICROSECONDS",
+        default: "10000",
+        about: "From how many microseconds on a command is kept for SLOWLOG; negative: never.",
+        set: |settings, text| whole(text).map(|number| settings.slower_than_us = number),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "slowlog-max-len",
+        value: "NUMBER",
+        default: "128",
+        about: "How many slow commands are kept.",
+        set: |settings, text| whole(text).map(|number| settings.slow_max = number),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "latency-monitor-threshold",
+        value: "MILLISECONDS",
+        default: "0",
+        about: "From how many milliseconds on LATENCY takes a sample. 0: never.",
+        set: |settings, text| whole(text).map(|number| settings.latency_ms = number),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "readonly-max-age-ms",
+        value: "MILLISECONDS",
+        default: "1000",
+        about: "How old the state may be that a READONLY connection reads.",
+        set: |settings, text| whole(text).map(|number| settings.stale_ms_max = number),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "tracking-table-max-keys",
+        value: "NUMBER",
+        default: "1000000",
+        about: "How many keys are remembered for clients that cache (CLIENT TRACKING). 0: no limit.",
+        set: |settings, text| whole(text).map(|number| settings.tracked_keys_max = number),
         ..Setting::BASE
     },
     Setting {

@@ -81,6 +81,11 @@ pub fn is_any_host(address: &str) -> bool {
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
 }
 
+/// A whole number.
+pub(super) fn whole<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "give a whole number".to_string())
+}
+
 /// `true` or `false`.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {

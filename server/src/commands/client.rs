@@ -158,7 +158,12 @@ fn pause(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
         [] => true,
         [mode] if is(mode, "ALL") => true,
         [mode] if is(mode, "WRITE") => false,
-        _ => return error("ERR CLIENT PAUSE mode must be WRITE or ALL"),
+        [_] => return error("ERR CLIENT PAUSE mode must be WRITE or ALL"),
+        _ => {
+            return error(
+                "ERR unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP.",
+            );
+        }
     };
     // A year is for ever, and added to the clock it does not overflow.
     let time = Duration::from_millis(ms).min(Duration::from_secs(365 * 86_400));
@@ -235,8 +240,8 @@ fn list(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
         [what, ids @ ..] if is(what, "ID") && !ids.is_empty() => {
             for id in ids {
                 match parse_id(id) {
-                    Some(id) if id > 0 => choice.ids.push(id),
-                    _ => return error("ERR Invalid client ID"),
+                    Some(id) => choice.ids.push(id),
+                    None => return error("ERR Invalid client ID"),
                 }
             }
         }

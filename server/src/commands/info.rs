@@ -168,7 +168,7 @@ fn warlock(face: &Face) -> String {
     let facts = face.engine.facts();
     format!(
         "warlock_role:{}\r\nwarlock_node:n{}\r\nwarlock_master:{}\r\nwarlock_view:{}\r\nwarlock_ballot:{}\r\nwarlock_applied:{}\r\n\
-         warlock_waiting:{}\r\nwarlock_journal_bytes:{}\r\n",
+         warlock_waiting:{}\r\nwarlock_mailed:{}\r\nwarlock_journal_bytes:{}\r\n",
         facts.role,
         facts.node,
         facts.master.as_deref().unwrap_or(""),
@@ -176,6 +176,7 @@ fn warlock(face: &Face) -> String {
         facts.ballot,
         facts.applied,
         facts.waiting,
+        facts.mailed,
         facts.journal_bytes,
     )
 }

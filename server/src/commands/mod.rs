@@ -11,7 +11,7 @@ mod tracking;
 mod transactions;
 
 use crate::connection::{Connection, Exec, Read, State};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use storage::commands::Arity;
 use storage::reply::Reply;
 
@@ -21,6 +21,8 @@ pub enum Effect {
     Reply(Reply),
     /// Replies several times.
     Many(Vec<Reply>),
+    /// Replies with what is written out already.
+    Raw(BytesMut),
     /// Replies nothing.
     Silence,
     /// Replies and closes the connection.

@@ -10,7 +10,7 @@ use storage::reply::Reply;
 pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "CONFIG",
-        summary: "Shows settings of this node, and changes some of them until it stops: GET, SET, RESETSTAT, REWRITE.",
+        summary: "Shows settings of this node, changes some of them until it stops, and writes those to its configuration file: GET, SET, RESETSTAT, REWRITE.",
         differs: "The names are Redis's where the setting is; most of Redis's settings do not exist.",
         arity: Arity::AtLeast(1),
         is_secret: true,
@@ -85,9 +85,10 @@ fn config(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
             face.stats.borrow_mut().reset();
             Effect::Reply(Reply::Ok)
         }
-        [what] if is(what, "REWRITE") => {
-            error("ERR The server does not rewrite its config file; change it, or the flags, by hand")
-        }
+        [what] if is(what, "REWRITE") => match config::rewrite(face) {
+            Ok(()) => Effect::Reply(Reply::Ok),
+            Err(text) => error(text),
+        },
         [what] if is(what, "HELP") => Effect::Reply(super::help(CONFIG_HELP)),
         [what, ..] if ["GET", "SET", "RESETSTAT", "REWRITE"].iter().any(|known| is(what, known)) => {
             super::wrong_subcommand_arity("config", what)

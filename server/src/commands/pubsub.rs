@@ -1,19 +1,15 @@
 //! SUBSCRIBE and what belongs to it. PUBLISH is a command about data: it goes through the log.
 
-use super::{Behind, Effect, InMulti, OwnCommand, error, is};
+use super::{Behind, Effect, OwnCommand, error, is};
 use crate::connection::{Connection, State};
 use crate::pubsub::Kind;
 use bytes::Bytes;
 use storage::commands::{Arity, glob_matches};
 use storage::reply::Reply;
 
-/// What all four have in common. A confirmation is out of band in RESP3, and has no place among the replies of a transaction.
-const SUBSCRIBER: OwnCommand = OwnCommand {
-    behind: Behind::Everything,
-    in_multi: InMulti::Refused,
-    while_subscribed: true,
-    ..OwnCommand::BASE
-};
+/// What all four have in common.
+const SUBSCRIBER: OwnCommand =
+    OwnCommand { behind: Behind::Everything, while_subscribed: true, ..OwnCommand::BASE };
 
 pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {

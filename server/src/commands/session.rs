@@ -33,7 +33,6 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         arity: Arity::AtLeast(0),
         before_auth: true,
         behind: Behind::Everything,
-        in_multi: InMulti::Refused,
         is_secret: true,
         handler: hello,
         ..OwnCommand::BASE

@@ -126,7 +126,7 @@ impl Connection {
     pub fn answer(&self, place: u64, answer: Answer) {
         let mut state = self.state.borrow_mut();
         let Some((waiting, call)) = state.places.take(place) else { return };
-        let mut tracked = Vec::new();
+        let (mut tracked, mut own) = (Vec::new(), Vec::new());
         let reply = match (answer, waiting) {
             // The log's time has gone on.
             (Answer::Ran(_), Place::Read(read)) => self.read_here(&read, &mut state),
@@ -135,8 +135,11 @@ impl Connection {
                     .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into()));
                 match waiting {
                     Place::Exec(_, exec) => {
-                        tracked = exec.tracked;
-                        self.do_own(reply, exec.own, &mut state)
+                        if matches!(reply, Reply::Array(_)) {
+                            tracked = exec.tracked;
+                        }
+                        own = exec.own;
+                        reply
                     }
                     _ => match call.as_ref().and_then(|call| call.channel.as_ref()) {
                         Some(channel) => self.listeners(reply, channel),
@@ -170,12 +173,11 @@ impl Connection {
             self.count(&call, &reply, &state);
         }
         self.take_pushed(&mut state);
-        let (protocol, is_done) = (state.protocol, matches!(reply, Reply::Array(_)));
-        state.places.fill(place, reply, protocol);
+        let filling = self.do_own(reply, own, &mut state);
+        let protocol = state.protocol;
+        state.places.fill(place, filling, protocol);
         drop(state);
-        if is_done {
-            self.face.tracking.borrow_mut().remember_from_turn(self.id, &tracked);
-        }
+        self.face.tracking.borrow_mut().remember_from_turn(self.id, &tracked);
         self.face.shrink_tracking();
         self.wake();
     }
@@ -419,6 +421,11 @@ impl Connection {
             Effect::Many(replies) => {
                 self.count(&call, &Reply::Ok, state);
                 replies.into_iter().for_each(|reply| state.done(reply));
+            }
+            Effect::Raw(bytes) => {
+                self.count(&call, &Reply::Ok, state);
+                let protocol = state.protocol;
+                state.places.raw(bytes, protocol);
             }
             Effect::Silence => self.count(&call, &Reply::Ok, state),
             Effect::Close(reply) => {

@@ -5,12 +5,13 @@
 //! * T2: a WATCH that could not be answered counts as a change: the EXEC behind it does nothing.
 //! * T3: what the connection does itself (PING, SELECT, CLIENT …) stands in the reply at its place and is done only if the rest was.
 
-use super::places::{Call, Exec, Own, Part, Place};
+use super::places::{Call, Exec, Filling, Own, Part, Place};
 use super::{Connection, State};
 use crate::commands;
 use crate::commands::Effect;
-use crate::resp::Request;
-use bytes::Bytes;
+use crate::reply;
+use crate::resp::{Encoder, Request};
+use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
 use storage::commands::{Watched, transaction};
 use storage::reply::Reply;
@@ -166,8 +167,10 @@ impl Connection {
             }
         }
         if data.is_empty() && watching.keys.is_empty() {
-            let reply = self.do_own(Reply::Array(Vec::new()), own, state);
-            return Effect::Reply(reply);
+            return match self.do_own(Reply::Array(Vec::new()), own, state) {
+                Filling::Reply(reply) => Effect::Reply(reply),
+                Filling::Raw(bytes) => Effect::Raw(bytes),
+            };
         }
         let watched: Vec<Watched> =
             watching.keys.into_iter().map(|((db, key), version)| Watched { db, key, version }).collect();
@@ -181,34 +184,43 @@ impl Connection {
         self.face.engine.write(payload, self.ticket(place));
     }
 
-    /// A transaction was done: adds what the connection has to do itself.
-    pub(super) fn do_own(&self, reply: Reply, own: Vec<Own>, state: &mut State) -> Reply {
-        let Reply::Array(done) = reply else { return reply };
+    /// A transaction was done: adds what the connection has to do itself. Each reply is written in the protocol of its moment (HELLO changes it), and
+    /// SUBSCRIBE says several things in one place, as in Redis.
+    pub(super) fn do_own(&self, reply: Reply, own: Vec<Own>, state: &mut State) -> Filling {
+        let Reply::Array(done) = reply else { return Filling::Reply(reply) };
+        if own.is_empty() {
+            return Filling::Reply(Reply::Array(done));
+        }
         let commands = own.iter().filter(|own| matches!(own.part, Part::Command(_))).count();
         let count = done.len() + commands;
         let (mut done, mut own) = (done.into_iter(), own.into_iter().peekable());
-        let mut replies = Vec::with_capacity(count);
+        let mut bytes = BytesMut::new();
+        Encoder::new(&mut bytes, state.protocol).put_array(count);
         for index in 0..count {
-            let next = match own.next_if(|own| own.index == index).map(|own| own.part) {
+            let replies = match own.next_if(|own| own.index == index).map(|own| own.part) {
                 Some(Part::Command(request)) => self.run_own(&request, state),
                 Some(Part::Listeners(channel)) => {
-                    self.listeners(done.next().unwrap_or(Reply::Null), &channel)
+                    vec![self.listeners(done.next().unwrap_or(Reply::Null), &channel)]
                 }
-                None => done.next().unwrap_or(Reply::Null),
+                None => vec![done.next().unwrap_or(Reply::Null)],
             };
-            replies.push(next);
+            let mut encoder = Encoder::new(&mut bytes, state.protocol);
+            replies.iter().for_each(|reply| reply::put(&mut encoder, reply));
         }
-        Reply::Array(replies)
+        Filling::Raw(bytes)
     }
 
-    fn run_own(&self, request: &Request, state: &mut State) -> Reply {
+    fn run_own(&self, request: &Request, state: &mut State) -> Vec<Reply> {
         let words: Vec<&[u8]> = request.iter().collect();
-        let Some((name, args)) = words.split_first() else { return Reply::Null };
-        let Some(own) = commands::lookup(name) else { return storage::commands::unknown_command(name, args) };
+        let Some((name, args)) = words.split_first() else { return vec![Reply::Null] };
+        let Some(own) = commands::lookup(name) else {
+            return vec![storage::commands::unknown_command(name, args)];
+        };
         match (own.handler)(self, state, args) {
-            Effect::Reply(reply) => reply,
+            Effect::Reply(reply) => vec![reply],
+            Effect::Many(replies) => replies,
             // Commands that do more are not queued.
-            _ => Reply::error("ERR Command not allowed inside a transaction"),
+            _ => vec![Reply::error("ERR Command not allowed inside a transaction")],
         }
     }
 }

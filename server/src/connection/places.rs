@@ -33,6 +33,14 @@ pub struct Exec {
     pub tracked: Vec<Bytes>,
 }
 
+/// What comes into a place.
+pub enum Filling {
+    /// A reply.
+    Reply(Reply),
+    /// One that is written out already.
+    Raw(BytesMut),
+}
+
 /// What the connection itself adds to a transaction's replies.
 pub struct Own {
     /// The position among them.
@@ -212,10 +220,13 @@ impl Places {
     }
 
     /// Answers a place that was taken.
-    pub fn fill(&mut self, place: u64, reply: Reply, protocol: Protocol) {
+    pub fn fill(&mut self, place: u64, filling: Filling, protocol: Protocol) {
         let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
-            waiting.place = Place::Done(reply);
+            waiting.place = match filling {
+                Filling::Reply(reply) => Place::Done(reply),
+                Filling::Raw(bytes) => Place::Raw(bytes),
+            };
             self.done += 1;
         }
         self.drain(protocol);

@@ -182,3 +182,30 @@ fn a_monitor_sees_what_others_do_but_no_password() {
         assert!(ping.ends_with("\"PING\""), "{ping}");
     });
 }
+
+#[test]
+fn config_rewrite_writes_what_was_changed_into_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("node.toml");
+    std::fs::write(&path, "# mine\nmaxclients = 50 # few\ndir = \"data\"\n").unwrap();
+    let settings = Settings { clients_max: 50, config_file: Some(path.clone()), ..Settings::default() };
+    with_face(settings, async |served| {
+        let mut client = served.client().await;
+        client
+            .talk("CONFIG SET maxclients 60 notify-keyspace-events KEA -> +OK\nCONFIG REWRITE -> +OK")
+            .await;
+        let text = || std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text(), "# mine\nmaxclients = \"60\"\ndir = \"data\"\nnotify-keyspace-events = \"AKE\"\n");
+        client.talk("CONFIG SET maxclients 50 -> +OK\nCONFIG REWRITE -> +OK").await;
+        assert!(text().contains("maxclients = \"50\""), "{}", text());
+        client.talk("CONFIG SET maxclients 1 maxclients 2 -> -ERR CONFIG SET failed (possibly related to argument 'maxclients') - duplicate parameter").await;
+        client.talk("CONFIG REWRITE x -> -ERR wrong number of arguments for 'config|rewrite' command").await;
+    });
+    with_face(Settings::default(), async |served| {
+        served
+            .client()
+            .await
+            .talk("CONFIG REWRITE -> -ERR The server is running without a config file")
+            .await;
+    });
+}

@@ -160,7 +160,7 @@ fn another_client_counts_and_resp3_has_its_own_null() {
         assert_eq!(other.ask("SET a 1").await, "+OK");
         one.talk("MULTI -> +OK\n GET a -> +QUEUED\n EXEC -> nil3").await;
         one.talk("MULTI -> +OK\n GET none -> +QUEUED\n HGETALL none -> +QUEUED\n EXEC -> [nil3 {}]").await;
-        one.talk("MULTI -> +OK\n HELLO 2 -> -ERR Command not allowed inside a transaction").await;
+        one.talk("MULTI -> +OK\n SAVE -> -ERR Command not allowed inside a transaction").await;
         assert!(one.ask("EXEC").await.starts_with("-EXECABORT"));
         one.talk("WATCH a -> +OK\n MULTI -> +OK\n RESET -> +RESET\n EXEC -> -ERR EXEC without MULTI").await;
     });
@@ -203,4 +203,26 @@ fn no_client_can_name_what_exec_submits() {
          WARLOCK.EXEC 0 -> -ERR unknown command 'WARLOCK.EXEC', with args beginning with: '0' 
          EXEC -> -EXECABORT Transaction discarded because of previous errors.",
     );
+}
+
+/// Recorded from Redis 7.0.15: the array counts commands, but SUBSCRIBE says one thing for each channel.
+#[test]
+fn subscribe_and_hello_run_at_their_place() {
+    with_face(Settings::default(), async |served| {
+        let mut client = served.client().await;
+        client.talk("MULTI -> +OK\nSET x 1 -> +QUEUED\nSUBSCRIBE a b -> +QUEUED\nGET x -> +QUEUED").await;
+        client.send("EXEC").await;
+        assert_eq!(client.receive().await, "[+OK [\"subscribe\" \"a\" :1] [\"subscribe\" \"b\" :2]]");
+        assert_eq!(client.receive().await, "\"1\"", "what is too much for the array stands behind it");
+        client.talk("PING -> [\"pong\" \"\"]\nUNSUBSCRIBE a -> [\"unsubscribe\" \"a\" :1]").await;
+        client.talk("UNSUBSCRIBE b -> [\"unsubscribe\" \"b\" :0]\nPING -> +PONG").await;
+        client.talk("HSET h f v -> :1\nMULTI -> +OK\nHGETALL h -> +QUEUED\nHELLO 3 -> +QUEUED\nHGETALL h -> +QUEUED").await;
+        let replies = client.ask("EXEC").await;
+        assert!(replies.starts_with("[[\"f\" \"v\"] {\"server\" \"redis\""), "{replies}");
+        assert!(replies.ends_with("{\"f\" \"v\"}]"), "{replies}");
+        client
+            .talk("MULTI -> +OK\nHELLO 9 -> +QUEUED\nEXEC -> [-NOPROTO unsupported protocol version]")
+            .await;
+        client.talk("MULTI -> +OK\nPSUBSCRIBE a* -> +QUEUED\nEXEC -> [>[\"psubscribe\" \"a*\" :1]]").await;
+    });
 }
