@@ -7,6 +7,7 @@ pub mod machine;
 pub mod planted;
 pub mod reply;
 pub mod row;
+pub mod script;
 pub mod snapshot;
 pub mod store;
 mod varint;

@@ -64,6 +64,7 @@ impl Known {
                 let mut flags = vec![class];
                 flags.extend(spec.flags.contains(&Flag::Grows).then_some("denyoom"));
                 flags.extend(spec.flags.contains(&Flag::Fast).then_some("fast"));
+                flags.extend(spec.flags.contains(&Flag::NoScript).then_some("noscript"));
                 flags.extend(spec.may_block(&[]).then_some("blocking"));
                 flags
             }

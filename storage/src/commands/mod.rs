@@ -6,7 +6,8 @@
 //!
 //! Rules for handlers:
 //! * H1: only the state, the stamp and the arguments count. No clock, no randomness, no order of a hash map.
-//! * H2: a handler that replies with an error must have changed nothing (but removed keys whose time is over).
+//! * H2: a handler that replies with an error must have changed nothing (but removed keys whose time is over), unless it says
+//!   [`Txn::keep_despite_error`](crate::machine::Txn): a script that failed half-way.
 //! * H3: changing what an existing command does changes the meaning of old logs: give it a new name, or version the entry.
 
 mod args;
@@ -23,6 +24,7 @@ mod lookup;
 mod number;
 mod pubsub;
 mod scanning;
+mod scripts;
 mod server;
 mod sessions;
 mod spec;
@@ -81,6 +83,7 @@ const FAMILIES: &[&[CommandSpec]] = &[
     keys::SORT,
     locks::COMMANDS,
     sessions::COMMANDS,
+    scripts::COMMANDS,
     server::COMMANDS,
     pubsub::COMMANDS,
     internal::COMMANDS,

@@ -157,6 +157,8 @@ pub enum Flag {
     BlocksWith(&'static str),
     /// Its reply is the number of the node's clients that listen to its first argument.
     Publishes,
+    /// Cannot be called by a script.
+    NoScript,
     /// Remembers the connection that sent it, which therefore travels with it.
     NamesClient,
 }
@@ -182,6 +184,8 @@ pub enum Group {
     Transactions,
     /// Messages.
     PubSub,
+    /// Scripts.
+    Scripting,
 }
 
 impl Group {
@@ -198,6 +202,7 @@ impl Group {
             Group::Server => "server",
             Group::Transactions => "transactions",
             Group::PubSub => "pubsub",
+            Group::Scripting => "scripting",
         }
     }
 }

@@ -17,6 +17,8 @@
 //! | sessions `1A` | `1A` 0⁷ · id⁸ | time to live · deadline (varints) · name |
 //! | bound `1B` | `1B` session⁷ · generation⁸ · key | nothing |
 //! | locks `1C` | `1C` generation⁷ · hash⁸ · key | nothing |
+//! | scripts `30` | `30` 0⁷ · SHA-1²⁰ | 1 if it was loaded, 0 if only evaluated¹ · text |
+//! | evaluated `31` | `31` 0⁷ · number⁸ | SHA-1²⁰ of a script |
 //! | timers `18` | `18` time⁸ 0⁷ · kind¹ · what the kind wants | nothing |
 //!
 //! Numbers in keys are big-endian, so that their order is the order of rows. A database is a *generation*: FLUSHDB gives it a
@@ -42,6 +44,8 @@ pub(super) const ENDS: u8 = 0x19;
 pub(super) const SESSIONS: u8 = 0x1A;
 pub(super) const BOUND: u8 = 0x1B;
 pub(super) const LOCKS: u8 = 0x1C;
+pub(super) const SCRIPTS: u8 = 0x30;
+pub(super) const EVALUATED: u8 = 0x31;
 
 /// Generations and object ids have this many bits.
 pub(super) const ID_BITS: u32 = 56;

@@ -23,6 +23,7 @@ mod meta;
 mod notify;
 mod overlay;
 mod payload;
+mod scripts;
 mod sessions;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -38,6 +39,8 @@ pub use meta::{DATABASES, Database, Meta};
 pub use notify::{Class, Interest, Notify};
 pub(crate) use payload::decode_command;
 pub use payload::{encode_command, encode_command_of};
+#[cfg(test)]
+pub(crate) use scripts::EVALUATED_MAX;
 pub(crate) use sessions::Session;
 pub use txn::Txn;
 pub use view::{View, VisitKey};
@@ -152,7 +155,7 @@ impl<S: Store> Machine<S> {
         txn.interest = self.interest;
         txn.set_caller(caller, command.client(), payload);
         let reply = txn.execute(command.db, command.args());
-        let is_error = reply.is_error();
+        let is_error = reply.is_error() && !txn.run.keeps;
         if is_error {
             txn.tell_only_misses();
         } else {
@@ -160,7 +163,7 @@ impl<S: Store> Machine<S> {
         }
         match txn.finish() {
             Err(error) => self.failed = Some(error),
-            // A failed command has no effect, whatever it did before it found out.
+            // A failed command has no effect, whatever it did before it found out; but see `Txn::keep_despite_error`.
             Ok((batch, _, events)) if is_error => {
                 self.events.extend(events);
                 self.spare = batch;

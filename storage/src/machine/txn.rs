@@ -105,19 +105,21 @@ impl<'m> Txn<'m> {
         seen
     }
 
-    /// Does `work` as a transaction inside this one: an error as its reply undoes what it changed, and nothing else.
+    /// Does `work` as a transaction inside this one: an error as its reply undoes what it changed, and nothing else
+    /// (unless it said [`Txn::keep_despite_error`]).
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Txn<'_>) -> Reply) -> Reply {
         let mut inner = Txn::new(&*self, &self.meta, &self.stamp, Batch::new());
         inner.interest = self.interest;
         inner.run = self.run.inside();
         let reply = work(&mut inner);
         let left = inner.run.leave();
-        if reply.is_error() {
+        let has_failed = reply.is_error() && !inner.run.keeps;
+        if has_failed {
             inner.tell_only_misses();
         }
         match inner.finish() {
             Err(error) => self.poison(error),
-            Ok((.., events)) if reply.is_error() => self.run.events.extend(events),
+            Ok((.., events)) if has_failed => self.run.events.extend(events),
             Ok((batch, meta, events)) => {
                 self.run.take_over(left, events);
                 if let Some(meta) = meta {
@@ -127,6 +129,11 @@ impl<'m> Txn<'m> {
             }
         }
         reply
+    }
+
+    /// What this command did stays done although its reply will be an error. Only scripts do that, as in Redis.
+    pub(crate) fn keep_despite_error(&mut self) {
+        self.run.keeps = true;
     }
 
     /// Remembers a failure of the store.

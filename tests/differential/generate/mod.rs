@@ -30,6 +30,10 @@ pub type Maker = (&'static str, usize, fn(&mut Gen));
 /// Commands that are not generated, and why. (Those with a dot in their name are not Redis's; see the test.)
 pub const NOT_GENERATED: &[(&str, &[&str])] = &[
     ("newer than the reference; examples in storage/src/commands/tests", &["DELIFEQ", "DELEX"]),
+    (
+        "scripts have a table of their own; read-only ones are no writes here",
+        &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
+    ),
     ("begins every sequence; with arguments it is generated as FLUSHDB", &["FLUSHALL"]),
     ("every run says it at its beginning; its reply names the server", &["HELLO"]),
     ("the servers have no password; examples in the server's tests", &["AUTH"]),

@@ -30,6 +30,8 @@ pub(crate) struct Run<'m> {
     pub(crate) ending: Option<End>,
     /// Something that no command may do was tried: the reply in its place.
     pub(crate) refusal: Option<Reply>,
+    /// What the command did stays done although its reply is an error: a script that failed half-way.
+    pub(crate) keeps: bool,
     pub(crate) events: Vec<Event>,
     /// Keys that were looked for in vain, if somebody wants to know; told also if the command fails.
     pub(crate) missed: Vec<(u8, Bytes)>,

@@ -1,0 +1,194 @@
+//! Scripts that do too much.
+
+use super::{eval, text};
+use crate::machine::tests::support::Lab;
+use crate::reply::Reply;
+
+const EXHAUSTED: &str = "ERR the script was stopped: it does too much at once";
+const FULL: &str = "ERR the script was stopped: it holds too much memory";
+
+/// Name, script, how its reply begins.
+const RUNAWAYS: &[(&str, &str, &str)] = &[
+    ("a loop", "while true do end", EXHAUSTED),
+    ("a loop below pcall", "while true do pcall(function() while true do end end) end", EXHAUSTED),
+    (
+        "a loop below xpcall",
+        "while true do xpcall(function() while true do end end, function() while true do end end) end",
+        EXHAUSTED,
+    ),
+    (
+        "a loop in a coroutine",
+        "local co = coroutine.wrap(function() while true do coroutine.yield() end end) while true do co() end",
+        EXHAUSTED,
+    ),
+    (
+        "coroutines without end",
+        "while true do coroutine.resume(coroutine.create(function() for i = 1, 90 do end end)) end",
+        EXHAUSTED,
+    ),
+    (
+        "a coroutine in a coroutine",
+        "local function f() local co = coroutine.create(f) pcall(coroutine.resume, co) while true do end end f()",
+        EXHAUSTED,
+    ),
+    ("a loop that fails in between", "while true do pcall(error, 'x') end", EXHAUSTED),
+    (
+        "a loop in a metamethod",
+        "local t = setmetatable({}, {__index = function(t, k) while true do end end}) return t.x",
+        EXHAUSTED,
+    ),
+    (
+        "a loop in a comparison",
+        "table.sort({3, 2, 1, 5, 4}, function(a, b) while true do end end)",
+        EXHAUSTED,
+    ),
+    ("a loop in a replacement", "('x'):gsub('x', function() while true do end end)", EXHAUSTED),
+    ("a pathological pattern", "return string.find(('a'):rep(5000), ('a-'):rep(20) .. 'b')", EXHAUSTED),
+    ("another one", "return string.match(('a'):rep(30000), '.-.-.-.-b')", EXHAUSTED),
+    (
+        "a pattern below pcall",
+        "while true do pcall(string.find, ('a'):rep(5000), ('a*'):rep(20) .. 'b') end",
+        EXHAUSTED,
+    ),
+    ("strings that double", "local s = 'x' while true do s = s .. s end", FULL),
+    (
+        "strings that double below pcall",
+        "local s = 'x' while true do pcall(function() s = s .. s end) end",
+        FULL,
+    ),
+    ("many tables", "local t = {} while true do t = {t} end", EXHAUSTED),
+    ("a long list", "local t = {} for i = 1, 1e9 do t[i] = i end", EXHAUSTED),
+    ("repeated texts", "local t = {} for i = 1, 1e6 do t[i] = ('x'):rep(1e6) .. i end", FULL),
+    ("texts that are dropped", "for i = 1, 1e6 do local s = ('x'):rep(1e6) .. i end", EXHAUSTED),
+    ("a huge repetition below pcall", "while true do pcall(string.rep, 'x', 1e10) end", EXHAUSTED),
+    ("insertions at the front", "local t = {} for i = 1, 1e6 do table.insert(t, 1, i) end", EXHAUSTED),
+    (
+        "removals at the front",
+        "local t = {} for i = 1, 5e4 do t[i] = i end for i = 1, 5e4 do table.remove(t, 1) end",
+        EXHAUSTED,
+    ),
+    (
+        "unpacking",
+        "local t = {} for i = 1, 7000 do t[i] = i end while true do local f = select('#', unpack(t)) end",
+        EXHAUSTED,
+    ),
+    (
+        "joining",
+        "local t = {} for i = 1, 1e4 do t[i] = 'xxxxxxxxxx' end while true do table.concat(t) end",
+        EXHAUSTED,
+    ),
+    ("formatting", "while true do string.format('%99.99f', 1e300) end", EXHAUSTED),
+    ("calls", "while true do redis.call('get', 'x') end", EXHAUSTED),
+    ("calls below pcall", "while true do redis.pcall('nonsense') end", EXHAUSTED),
+    (
+        "json",
+        "local t = {} for i = 1, 1000 do t[i] = i end while true do cjson.decode(cjson.encode(t)) end",
+        EXHAUSTED,
+    ),
+    (
+        "msgpack",
+        "local t = {} for i = 1, 1000 do t[i] = i end while true do cmsgpack.unpack(cmsgpack.pack(t)) end",
+        EXHAUSTED,
+    ),
+    ("compiling", "while true do loadstring(('local x = 1 '):rep(100)) end", EXHAUSTED),
+    ("a reader that never ends", "load(function() return ' ' end)", EXHAUSTED),
+    ("reversing", "local s = ('x'):rep(1e6) while true do s:reverse() end", EXHAUSTED),
+    (
+        "searching",
+        "local s = ('a'):rep(1e6) while true do s:find(('a'):rep(1000) .. 'b', 1, true) end",
+        EXHAUSTED,
+    ),
+];
+
+#[test]
+fn what_runs_away_stops_and_nothing_of_it_is_done() {
+    for (name, source, expected) in RUNAWAYS {
+        let mut lab = Lab::new();
+        lab.say("SET before 1");
+        let source = format!("redis.call('set', 'x', 'y') redis.call('incr', 'before'); {source}");
+        println!("{name}");
+        let reply = text(&eval(&mut lab, &source, &[]));
+        assert!(reply.starts_with(expected), "{name}: {reply}");
+        assert_eq!(lab.say("MGET x before"), "[nil \"1\"]", "{name}");
+    }
+}
+
+/// What every script of a list leaves: its reply, its work, its bytes in use.
+fn traces(sources: &[String], prepare: &str) -> Vec<(Reply, Option<(i64, usize)>)> {
+    let mut lab = Lab::new();
+    eval(&mut lab, prepare, &[]);
+    sources.iter().map(|source| (eval(&mut lab, source, &[]), crate::script::left())).collect()
+}
+
+#[test]
+fn it_stops_at_the_same_point_in_every_process() {
+    let mut sources: Vec<String> =
+        RUNAWAYS.iter().step_by(8).map(|(_, source, _)| (*source).to_string()).collect();
+    sources.extend([
+        // The order of keys that are tables or functions, as far as the work goes.
+        "local t, s = {}, '' for i = 1, 2000 do t[{}] = i t[function() end] = -i end for k, v in pairs(t) do s = redis.sha1hex(s .. v) end return s".to_string(),
+        "local t = {} for i = 1, 1e9 do t[{}] = tostring({}) end".to_string(),
+        "local weak = setmetatable({}, {__mode = 'k'}) local n = 0 for i = 1, 1e4 do weak[{}] = i end for _ in pairs(weak) do n = n + 1 end return n".to_string(),
+    ]);
+    let one = traces(&sources, "return 1");
+    let theirs = sources.clone();
+    let other = std::thread::spawn(move || {
+        // Another room, at another address, after another script.
+        let noise: Vec<Vec<u8>> = (1..500).map(|size| vec![0; size * 100]).collect();
+        let found = traces(&theirs, "local t = {} for i = 1, 1e5 do t[i] = {} end");
+        drop(noise);
+        found
+    });
+    for ((source, one), other) in sources.iter().zip(one).zip(other.join().unwrap()) {
+        assert_eq!(one, other, "{source}");
+    }
+}
+
+#[test]
+fn deep_things_are_errors_and_not_the_end_of_the_process() {
+    let cases = [
+        ("local function f() return f() + 1 end return f()", "ERR user_script:1: stack overflow"),
+        (
+            "local t = {} for i = 1, 1e5 do t = {t} end return t",
+            "ERR the script's reply is nested too deeply",
+        ),
+        ("local t = {} t[1] = t return t", "ERR the script's reply is nested too deeply"),
+        (
+            "local t = {} t[1] = t return cjson.encode(t)",
+            "ERR user_script:1: Cannot serialise, excessive depth",
+        ),
+        ("return cjson.decode(('['):rep(2000))", "ERR user_script:1: Found too many nested data structures"),
+        ("return string.find('x', ('('):rep(100))", "ERR user_script:1: too many captures"),
+        ("return string.find(('x'):rep(5000), ('x?'):rep(5000))", "ERR user_script:1: pattern too complex"),
+        ("local x = unpack({}, 1, 1e7)", "ERR user_script:1: too many results to unpack"),
+        ("return string.byte(('x'):rep(1e5), 1, -1)", "ERR user_script:1: string slice too long"),
+        (
+            "return loadstring(('('):rep(1e5) .. '1' .. (')'):rep(1e5))()",
+            "ERR user_script:1: attempt to call a nil value",
+        ),
+        ("return loadstring('\\27Lua')()", "ERR user_script:1: attempt to call a nil value"),
+        ("return ('x'):rep(1e10)", "ERR user_script:1: resulting string too large"),
+        (
+            "local f = setmetatable({}, {}) getmetatable(f).__index = f return f.x",
+            "ERR user_script:1: loop in gettable",
+        ),
+        ("local t = setmetatable({}, {__tostring = 1}) return tostring(t)", "ERR "),
+    ];
+    let mut lab = Lab::new();
+    for (source, expected) in cases {
+        let reply = text(&eval(&mut lab, source, &[]));
+        assert!(reply.starts_with(expected), "{source}: {reply}");
+    }
+    let nested = format!("return {}1{}", "(".repeat(100_000), ")".repeat(100_000));
+    let reply = text(&eval(&mut lab, &nested, &[]));
+    assert!(
+        reply.starts_with(
+            "ERR Error compiling script (new function): user_script:1: chunk has too many syntax levels"
+        ),
+        "{reply}"
+    );
+    let long = format!("return '{}'", "x".repeat(2 << 20));
+    assert_eq!(text(&eval(&mut lab, &long, &[])), "ERR the script is too long (more than 1 MB)");
+    let reply = text(&eval(&mut lab, "\u{1b}Lua", &[]));
+    assert!(reply.contains("bytecode is not accepted"), "{reply}");
+}
