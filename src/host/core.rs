@@ -7,9 +7,9 @@
 //! What a role says leaves only after everything that this role asked to persist is durable: [`super::durability`].
 
 use super::durability::{Durability, Fatal};
-use super::links::{Outbox, class_of};
 use super::log::Log;
 use super::meters::Meters;
+use super::outbox::Outbox;
 use super::parked::Parked;
 use super::waiters::Waiters;
 use crate::codec::{self, Letter};
@@ -282,7 +282,7 @@ impl<B: Backend> Core<B> {
         for Envelope { from, to, role, message } in sends {
             let mut is_encoded = false;
             for node in to.nodes() {
-                if *node == me {
+                if *node == me || self.outboxes.get(node).is_some_and(|outbox| outbox.has(&message)) {
                     continue;
                 }
                 if !is_encoded {
@@ -291,7 +291,7 @@ impl<B: Backend> Core<B> {
                     is_encoded = true;
                 }
                 if let Some(outbox) = self.outboxes.get(node) {
-                    outbox.push(&self.frame, class_of(&message));
+                    outbox.push(&self.frame, &message);
                 }
             }
             if to.nodes().contains(&me) {
@@ -307,7 +307,7 @@ impl<B: Backend> Core<B> {
         self.frame.clear();
         codec::put_frame(from, role, &message, &mut self.frame);
         if let Some(outbox) = self.outboxes.get(&node) {
-            outbox.push(&self.frame, class_of(&message));
+            outbox.push(&self.frame, &message);
         }
     }
 

@@ -155,10 +155,13 @@ fn read_hello(hello: &[u8; HELLO], me: &Identity) -> Result<Caller, String> {
         u64::from_be_bytes(bytes)
     };
     if hello[4] != WIRE_VERSION {
-        return Err(format!("peer protocol {} is not {WIRE_VERSION}: different releases", hello[4]));
+        return Err(format!(
+            "peer protocol {} is not {WIRE_VERSION}: bring both nodes to the same release",
+            hello[4]
+        ));
     }
     if hello[5..21] != me.cluster {
-        return Err("that is another cluster".into());
+        return Err("that is another cluster: give each node its own peers and its own data directory".into());
     }
     if number(37) != me.node.0 {
         return Err(format!("this is {}, not n{}", me.node, number(37)));

@@ -1,165 +1,52 @@
-//! Peer links: one TCP connection per direction, framed, authenticated, re-dialled with back-off.
+//! Peer links: two TCP connections per direction (the pulse of the lease, and the rest), framed, authenticated, re-dialled with back-off.
 //!
 //! A link never makes the core wait: what does not fit into its bounded queues is dropped, which the protocol survives. What keeps the master's
-//! lease alive leaves first, snapshots leave last, and everything is written in pieces of whole frames, so that a heartbeat waits behind one piece at most.
+//! lease alive has a connection of its own, so that it waits behind nothing; snapshots leave last.
 
 use super::calls::{self, Answerer};
 use super::faults;
 use super::handshake::{self, CALL_MAGIC, Identity};
+use super::outbox::{Lane, Outbox, PIECE_BYTES};
 use crate::codec::{self, Letter};
-use bytes::{Bytes, BytesMut};
-use consensus::{Message, NodeId};
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use bytes::BytesMut;
+use consensus::NodeId;
+use socket2::TcpKeepalive;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tracing::{debug, warn};
 
-const QUEUE_BYTES_MAX: usize = 64 << 20;
-const BULK_FRAMES_MAX: usize = 8;
-/// Frames are gathered into pieces of about this size; one piece is one write.
-const PIECE_BYTES: usize = 256 << 10;
 const REDIAL_MIN: Duration = Duration::from_millis(20);
 const REDIAL_MAX: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 256 << 10;
 /// A link that takes nothing for this long is dead.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// What waits for one peer.
-#[derive(Default)]
-pub struct Outbox {
-    queues: RefCell<Queues>,
-    is_up: Cell<bool>,
-    wake: Notify,
-    closed: Cell<bool>,
-    dropped: Cell<u64>,
-}
-
-#[derive(Default)]
-struct Queues {
-    /// The pulse of the lease.
-    urgent: BytesMut,
-    /// Everything else but snapshots, in order, in pieces of whole frames.
-    ordinary: VecDeque<BytesMut>,
-    ordinary_bytes: usize,
-    bulk: VecDeque<Bytes>,
-}
-
-impl Queues {
-    fn next(&mut self) -> Option<Bytes> {
-        if !self.urgent.is_empty() {
-            return Some(self.urgent.split().freeze());
-        }
-        if let Some(piece) = self.ordinary.pop_front() {
-            self.ordinary_bytes -= piece.len();
-            return Some(piece.freeze());
-        }
-        self.bulk.pop_front()
-    }
-
-    fn push_ordinary(&mut self, frame: &[u8]) {
-        self.ordinary_bytes += frame.len();
-        match self.ordinary.back_mut() {
-            Some(piece) if piece.len() + frame.len() <= PIECE_BYTES => piece.extend_from_slice(frame),
-            _ => self.ordinary.push_back(BytesMut::from(frame)),
-        }
-    }
-}
-
-/// What overtakes what on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Keeps the lease alive.
-    Urgent,
-    /// In order.
-    Ordinary,
-    /// Whenever there is nothing else.
-    Bulk,
-}
-
-impl Outbox {
-    /// Queues an encoded frame; drops it when the peer is not connected or too far behind.
-    pub fn push(&self, frame: &[u8], class: Class) {
-        let mut queues = self.queues.borrow_mut();
-        let fits = match class {
-            Class::Urgent => queues.urgent.len() + frame.len() <= QUEUE_BYTES_MAX,
-            Class::Ordinary => queues.ordinary_bytes + frame.len() <= QUEUE_BYTES_MAX,
-            Class::Bulk => queues.bulk.len() < BULK_FRAMES_MAX,
-        };
-        if !self.is_up.get() || !fits || faults::is_cut_off() {
-            self.dropped.set(self.dropped.get() + 1);
-            return;
-        }
-        match class {
-            Class::Urgent => queues.urgent.extend_from_slice(frame),
-            Class::Ordinary => queues.push_ordinary(frame),
-            Class::Bulk => queues.bulk.push_back(Bytes::copy_from_slice(frame)),
-        }
-    }
-
-    /// Lets the writer write what was queued. One call, one write, for everything queued since the last.
-    pub fn flush(&self) {
-        let queues = self.queues.borrow();
-        if !queues.urgent.is_empty() || !queues.ordinary.is_empty() || !queues.bulk.is_empty() {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Whether the peer is connected.
-    #[must_use]
-    pub fn is_up(&self) -> bool {
-        self.is_up.get()
-    }
-
-    /// Bytes that wait for the peer.
-    #[must_use]
-    pub fn queued_bytes(&self) -> usize {
-        let queues = self.queues.borrow();
-        queues.urgent.len() + queues.ordinary_bytes + queues.bulk.iter().map(Bytes::len).sum::<usize>()
-    }
-
-    /// Frames that were dropped so far.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped.get()
-    }
-
-    /// The peer is a member no more.
-    pub fn close(&self) {
-        self.closed.set(true);
-        self.wake.notify_one();
-    }
-}
-
-/// What a message may overtake. The protocol does not mind any order.
-#[must_use]
-pub fn class_of(message: &Message) -> Class {
-    match message {
-        Message::Heartbeat(_) | Message::HeartbeatAnswer { .. } => Class::Urgent,
-        Message::SnapshotChunk { .. } => Class::Bulk,
-        _ => Class::Ordinary,
-    }
-}
-
-/// Keeps a link to one peer up for as long as the peer is a member.
+/// Keeps the links to one peer up for as long as the peer is a member.
 pub async fn dial(me: Identity, peer: NodeId, address: String, outbox: Rc<Outbox>) {
+    tokio::join!(
+        keep_up(Lane::Pulse, &me, peer, &address, &outbox),
+        keep_up(Lane::Data, &me, peer, &address, &outbox),
+    );
+}
+
+async fn keep_up(lane: Lane, me: &Identity, peer: NodeId, address: &str, outbox: &Outbox) {
     let (mut pause, mut refusal) = (REDIAL_MIN, String::new());
-    while !outbox.closed.get() {
-        match connect(&me, peer, &address).await {
+    while !outbox.is_closed() {
+        match connect(me, peer, address).await {
             Ok(stream) => {
-                debug!(%peer, address, "peer link is up");
+                debug!(%peer, address, ?lane, "peer link is up");
                 pause = REDIAL_MIN;
-                outbox.is_up.set(true);
-                let ended = write_all(stream, &outbox).await;
-                outbox.is_up.set(false);
-                *outbox.queues.borrow_mut() = Queues::default();
-                debug!(%peer, ?ended, "peer link is down");
+                outbox.set_up(lane, true);
+                let ended = write_all(stream, lane, outbox).await;
+                outbox.set_up(lane, false);
+                debug!(%peer, ?lane, ?ended, "peer link is down");
             }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && lane == Lane::Data => {
                 // It is tried again and again; said once.
                 if error.to_string() != refusal {
                     refusal = error.to_string();
@@ -175,27 +62,37 @@ pub async fn dial(me: Identity, peer: NodeId, address: String, outbox: Rc<Outbox
 
 async fn connect(me: &Identity, peer: NodeId, address: &str) -> io::Result<TcpStream> {
     let mut stream = tokio::time::timeout(REDIAL_MAX * 2, TcpStream::connect(address)).await??;
-    stream.set_nodelay(true)?;
+    tune(&stream)?;
     handshake::dial(&mut stream, me, peer).await?;
     Ok(stream)
 }
 
-async fn write_all(stream: TcpStream, outbox: &Outbox) -> io::Result<()> {
+/// Small writes leave at once, and a peer behind a dead network is noticed: by what it does not acknowledge, and on an idle link by what the kernel asks.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_user_timeout(Some(STALLED))?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(STALLED).with_interval(REDIAL_MAX))
+}
+
+async fn write_all(stream: TcpStream, lane: Lane, outbox: &Outbox) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     // The peer never writes on this link: a read ends when the link does.
     let mut nothing = [0; 1];
     loop {
-        let piece = outbox.queues.borrow_mut().next();
+        let piece = outbox.next(lane);
         if let Some(piece) = piece {
-            // A peer behind a dead network takes nothing and says nothing: dial it again rather than wait for TCP to notice.
-            tokio::time::timeout(STALLED, writer.write_all(&piece)).await??;
+            // A peer that takes nothing is dialled again; one that takes a large frame slowly is not.
+            for part in piece.chunks(PIECE_BYTES) {
+                tokio::time::timeout(STALLED, writer.write_all(part)).await??;
+            }
             continue;
         }
-        if outbox.closed.get() {
+        if outbox.is_closed() {
             return Ok(());
         }
         tokio::select! {
-            () = outbox.wake.notified() => {}
+            () = outbox.woken(lane) => {}
             _ = reader.read(&mut nothing) => return Err(io::ErrorKind::ConnectionReset.into()),
         }
     }
@@ -243,7 +140,7 @@ async fn take_link(
     newest: &RefCell<BTreeMap<NodeId, u64>>,
     deliver: &dyn Fn(Vec<Letter>),
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    tune(&stream)?;
     let known = |node| newest.borrow().get(&node).copied().unwrap_or(0);
     let caller = handshake::answer(&mut stream, magic, me, known).await?;
     if caller.incarnation < known(caller.node) {
@@ -269,5 +166,63 @@ async fn take_link(
         if !letters.is_empty() && !faults::is_cut_off() {
             deliver(letters);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+    use crate::host::outbox::tests::{frame, heartbeat, large_proposal};
+    use consensus::Message;
+
+    fn identity(node: u64) -> Identity {
+        Identity { cluster: [7; 16], node: NodeId(node), incarnation: 1, secret: b"secret".to_vec() }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_heartbeat_does_not_wait_behind_a_large_proposal() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let outbox = Rc::new(Outbox::default());
+        let talk = async {
+            let mut links = Vec::new();
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let magic = calls::first_bytes(&mut stream).await.unwrap();
+                handshake::answer(&mut stream, magic, &identity(2), |_| 0).await.unwrap();
+                links.push(stream);
+            }
+            while !outbox.is_whole() {
+                tokio::task::yield_now().await;
+            }
+            let (proposal, heartbeat) = (large_proposal(), heartbeat());
+            outbox.push(&frame(&proposal), &proposal);
+            outbox.flush();
+            // Some of it came, and nobody reads the rest.
+            let (mut here, mut there) = ([0; 1], [0; 1]);
+            let (pulse, data) = tokio::select! {
+                peeked = links[0].peek(&mut here) => (1, 1 - peeked.unwrap()),
+                peeked = links[1].peek(&mut there) => (0, peeked.unwrap()),
+            };
+            assert_eq!(outbox.queued_bytes(), 0, "it is being written");
+            outbox.push(&frame(&heartbeat), &heartbeat);
+            outbox.flush();
+            let mut input = BytesMut::new();
+            let letter = loop {
+                links[pulse].read_buf(&mut input).await.unwrap();
+                if let Some(letter) = codec::take_frame(&mut input).unwrap() {
+                    break letter;
+                }
+            };
+            assert!(matches!(letter.message, Message::HeartbeatAnswer { .. }), "{letter:?}");
+            drop(links.remove(data));
+            outbox.close();
+        };
+        let dialling = dial(identity(1), NodeId(2), address, outbox.clone());
+        let both = async {
+            tokio::select! { () = talk => {}, () = dialling => panic!("the links ended first") }
+        };
+        tokio::time::timeout(Duration::from_secs(60), both).await.expect("the heartbeat within a minute");
     }
 }

@@ -12,6 +12,7 @@ pub mod handshake;
 pub mod links;
 pub mod log;
 pub mod meters;
+pub mod outbox;
 pub mod parked;
 pub mod waiters;
 pub mod waiting;

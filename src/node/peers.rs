@@ -2,7 +2,8 @@
 
 use super::Running;
 use crate::host::handshake::Identity;
-use crate::host::links::{self, Outbox};
+use crate::host::links;
+use crate::host::outbox::Outbox;
 use crate::identity::Contact;
 use consensus::{NodeId, ViewState};
 use std::collections::BTreeMap;

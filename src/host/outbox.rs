@@ -1,0 +1,309 @@
+//! What waits for one peer, in bounded queues that drop rather than block.
+//!
+//! The pulse of the lease waits behind nothing: it has a connection of its own. A large message is not queued again while it may still be on its way:
+//! the protocol sends again what is not answered, and copies of many megabytes would only make all of them later.
+
+use super::faults;
+use bytes::{Bytes, BytesMut};
+use consensus::{Ballot, CommandId, Message, Slot};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+const BULK_FRAMES_MAX: usize = 8;
+/// Frames are gathered into pieces of about this size; one piece is one write. What is longer is large.
+pub(super) const PIECE_BYTES: usize = 256 << 10;
+/// What a slow link with a slow machine at its end takes in a second: a large message is not repeated before this much time for its bytes.
+const SLOW_BYTES_A_SECOND: usize = 4 << 20;
+
+/// A node has two connections to each peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// What keeps the lease alive: small, and never behind anything else.
+    Pulse,
+    /// Everything else.
+    Data,
+}
+
+/// What waits for one peer.
+#[derive(Default)]
+pub struct Outbox {
+    queues: RefCell<Queues>,
+    pulse: Line,
+    data: Line,
+    closed: Cell<bool>,
+    dropped: Cell<u64>,
+}
+
+/// One connection.
+#[derive(Default)]
+struct Line {
+    is_up: Cell<bool>,
+    wake: Notify,
+}
+
+/// Names a large message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Large {
+    Proposal(Ballot, Slot),
+    /// By its first command.
+    Request(CommandId),
+}
+
+#[derive(Default)]
+struct Queues {
+    /// The pulse of the lease.
+    urgent: BytesMut,
+    /// Everything else but snapshots, in order, in pieces of whole frames; a large one is a piece of its own.
+    ordinary: VecDeque<(BytesMut, Option<Large>)>,
+    ordinary_bytes: usize,
+    bulk: VecDeque<Bytes>,
+    /// The large message that is being written.
+    writing: Option<Large>,
+    /// Large messages that were queued lately, and until when they are not repeated.
+    recent: Vec<(Large, Instant)>,
+}
+
+impl Queues {
+    fn next(&mut self, lane: Lane) -> Option<Bytes> {
+        if lane == Lane::Pulse {
+            return (!self.urgent.is_empty()).then(|| self.urgent.split().freeze());
+        }
+        self.writing = None;
+        if let Some((piece, large)) = self.ordinary.pop_front() {
+            self.ordinary_bytes -= piece.len();
+            self.writing = large;
+            return Some(piece.freeze());
+        }
+        self.bulk.pop_front()
+    }
+
+    fn is_empty(&self, lane: Lane) -> bool {
+        match lane {
+            Lane::Pulse => self.urgent.is_empty(),
+            Lane::Data => self.ordinary.is_empty() && self.bulk.is_empty(),
+        }
+    }
+
+    fn clear(&mut self, lane: Lane) {
+        match lane {
+            Lane::Pulse => self.urgent.clear(),
+            Lane::Data => *self = Queues { urgent: std::mem::take(&mut self.urgent), ..Queues::default() },
+        }
+    }
+
+    fn push_ordinary(&mut self, frame: &[u8], large: Option<Large>) {
+        self.ordinary_bytes += frame.len();
+        if let Some(large) = large {
+            let seconds = frame.len() as f64 / SLOW_BYTES_A_SECOND as f64;
+            self.recent.push((large, Instant::now() + Duration::from_secs_f64(seconds)));
+        }
+        match self.ordinary.back_mut() {
+            Some((piece, None)) if large.is_none() && piece.len() + frame.len() <= PIECE_BYTES => {
+                piece.extend_from_slice(frame)
+            }
+            _ => self.ordinary.push_back((BytesMut::from(frame), large)),
+        }
+    }
+
+    fn is_on_its_way(&mut self, large: Large) -> bool {
+        let now = Instant::now();
+        self.recent.retain(|(_, until)| *until > now);
+        self.writing == Some(large)
+            || self.ordinary.iter().any(|(_, queued)| *queued == Some(large))
+            || self.recent.iter().any(|(queued, _)| *queued == large)
+    }
+}
+
+/// What overtakes what on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Keeps the lease alive.
+    Urgent,
+    /// In order.
+    Ordinary,
+    /// Whenever there is nothing else.
+    Bulk,
+}
+
+impl Outbox {
+    /// Whether a message is large and may still be on its way: it is not worth encoding again.
+    #[must_use]
+    pub fn has(&self, message: &Message) -> bool {
+        large(message).is_some_and(|large| self.queues.borrow_mut().is_on_its_way(large))
+    }
+
+    /// Queues a message, encoded as `frame`; drops it when the peer is not connected or too far behind.
+    pub fn push(&self, frame: &[u8], message: &Message) {
+        let class = class_of(message);
+        let mut queues = self.queues.borrow_mut();
+        let fits = match class {
+            Class::Urgent => queues.urgent.len() + frame.len() <= QUEUE_BYTES_MAX,
+            // One frame may be larger than the limit.
+            Class::Ordinary => {
+                queues.ordinary_bytes == 0 || queues.ordinary_bytes + frame.len() <= QUEUE_BYTES_MAX
+            }
+            Class::Bulk => queues.bulk.len() < BULK_FRAMES_MAX,
+        };
+        let lane = if class == Class::Urgent { Lane::Pulse } else { Lane::Data };
+        if !self.line(lane).is_up.get() || !fits || faults::is_cut_off() {
+            self.dropped.set(self.dropped.get() + 1);
+            return;
+        }
+        match class {
+            Class::Urgent => queues.urgent.extend_from_slice(frame),
+            Class::Ordinary => queues.push_ordinary(frame, large(message)),
+            Class::Bulk => queues.bulk.push_back(Bytes::copy_from_slice(frame)),
+        }
+    }
+
+    /// The next piece to write.
+    pub(super) fn next(&self, lane: Lane) -> Option<Bytes> {
+        self.queues.borrow_mut().next(lane)
+    }
+
+    /// Ready when there may be something to write.
+    pub(super) async fn woken(&self, lane: Lane) {
+        self.line(lane).wake.notified().await;
+    }
+
+    /// A connection is there, or lost with all that waited for it.
+    pub(super) fn set_up(&self, lane: Lane, is_up: bool) {
+        self.line(lane).is_up.set(is_up);
+        if !is_up {
+            self.queues.borrow_mut().clear(lane);
+        }
+    }
+
+    /// Whether both connections are there.
+    #[cfg(test)]
+    pub(super) fn is_whole(&self) -> bool {
+        self.pulse.is_up.get() && self.data.is_up.get()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    fn line(&self, lane: Lane) -> &Line {
+        match lane {
+            Lane::Pulse => &self.pulse,
+            Lane::Data => &self.data,
+        }
+    }
+
+    /// Lets the writers write what was queued. One call, one write, for everything queued since the last.
+    pub fn flush(&self) {
+        let queues = self.queues.borrow();
+        for lane in [Lane::Pulse, Lane::Data] {
+            if !queues.is_empty(lane) {
+                self.line(lane).wake.notify_one();
+            }
+        }
+    }
+
+    /// Whether the peer is connected.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.data.is_up.get()
+    }
+
+    /// Bytes that wait for the peer.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        let queues = self.queues.borrow();
+        queues.urgent.len() + queues.ordinary_bytes + queues.bulk.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Frames that were dropped so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+
+    /// The peer is a member no more.
+    pub fn close(&self) {
+        self.closed.set(true);
+        self.pulse.wake.notify_one();
+        self.data.wake.notify_one();
+    }
+}
+
+/// What a message may overtake. The protocol does not mind any order.
+fn class_of(message: &Message) -> Class {
+    match message {
+        Message::Heartbeat(_) | Message::HeartbeatAnswer { .. } => Class::Urgent,
+        Message::SnapshotChunk { .. } => Class::Bulk,
+        _ => Class::Ordinary,
+    }
+}
+
+fn large(message: &Message) -> Option<Large> {
+    match message {
+        Message::P2a { pvalue, .. } if pvalue.value.weight() > PIECE_BYTES => {
+            Some(Large::Proposal(pvalue.ballot, pvalue.slot))
+        }
+        Message::Request { commands } => {
+            let bytes: usize = commands.iter().map(|command| command.payload.len()).sum();
+            commands.first().filter(|_| bytes > PIECE_BYTES).map(|command| Large::Request(command.id))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::codec;
+    use consensus::{Address, Body, Command, NodeId, Origin, PValue, RoleId, Time, Value, Watermark};
+    use std::sync::Arc;
+
+    pub fn frame(message: &Message) -> BytesMut {
+        let from = Address { node: NodeId(1), role: RoleId::Leader };
+        let mut frame = BytesMut::new();
+        codec::put_frame(from, RoleId::Acceptor, message, &mut frame);
+        frame
+    }
+
+    fn ballot() -> Ballot {
+        Ballot { view: 1, round: 1, leader: NodeId(1) }
+    }
+
+    /// Far more than a socket takes before somebody reads.
+    pub fn large_proposal() -> Message {
+        let command = Command {
+            id: CommandId { origin: Origin { node: NodeId(1), incarnation: 1 }, seq: 1 },
+            low: 1,
+            payload: Bytes::from(vec![7; 48 << 20]),
+        };
+        let value = Value { made_in: ballot(), stamp_ms: 1, body: Body::Commands(vec![command]) };
+        let pvalue = PValue { slot: Slot::Data(1), ballot: ballot(), value: Arc::new(value) };
+        Message::P2a { pvalue, commit: Watermark::default(), sent_at: Time(1), lease: Duration::from_secs(1) }
+    }
+
+    pub fn heartbeat() -> Message {
+        let (promised, sent_at) = (ballot(), Time(1));
+        Message::HeartbeatAnswer { ballot: ballot(), seq: 1, sent_at, promised, granted: true, life: 1 }
+    }
+
+    #[test]
+    fn a_large_message_is_not_queued_again_while_it_may_be_on_its_way() {
+        let outbox = Outbox::default();
+        outbox.set_up(Lane::Data, true);
+        let proposal = large_proposal();
+        assert!(!outbox.has(&proposal));
+        outbox.push(&frame(&proposal), &proposal);
+        assert!(outbox.has(&proposal), "it waits");
+        assert!(outbox.next(Lane::Data).is_some());
+        outbox.queues.borrow_mut().recent.clear(); // as if its time had passed
+        assert!(outbox.has(&proposal), "it is being written");
+        assert!(outbox.next(Lane::Data).is_none());
+        assert!(!outbox.has(&proposal), "it was written; perhaps it was lost");
+        outbox.push(&frame(&proposal), &proposal);
+        outbox.set_up(Lane::Data, false);
+        assert!(!outbox.has(&proposal), "it was lost with the link");
+        assert!(!outbox.has(&heartbeat()), "small ones are sent whenever somebody wants");
+    }
+}
