@@ -151,6 +151,27 @@ fn the_clients_of_a_dead_node_go_on_with_another() {
     assert_eq!(watch.hear(), format!("{token} second"));
 }
 
+#[test]
+fn a_cluster_in_one_process_serves_stops_cleanly_and_finds_its_data_again() {
+    let (base, _guard) = harness::ports::reserve(3);
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("dev").display().to_string();
+    for round in 1..=2 {
+        let mut dev = Talk::start(&["dev", "--base-port", &base.to_string(), "--dir", &dir]);
+        let mut table = Vec::new();
+        while !table.last().is_some_and(|line: &String| line.starts_with("Ctrl-C stops")) {
+            table.push(dev.hear());
+        }
+        assert_eq!(table.iter().filter(|line| line.contains(" master ")).count(), 1, "{table:#?}");
+        let mut client = Client::connect(&format!("127.0.0.1:{}", base + 3));
+        assert_eq!(client.must(&["INCR", "rounds"]), Reply::Integer(round));
+        let pid = dev.process.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert_eq!(dev.hear(), format!("stopped; the data is kept in {dir}"));
+        assert!(dev.process.wait().unwrap().success());
+    }
+}
+
 fn is_heard(client: &mut Client, listeners: i64) -> bool {
     let heard = client.must(&["PUBSUB", "NUMSUB", "__lock__:job"]);
     heard.items().last().and_then(Reply::integer) == Some(listeners)

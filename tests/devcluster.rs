@@ -1,9 +1,11 @@
 //! The scripts in `devcluster/`, as a developer uses them.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-use harness::{Client, wait_for};
+use harness::{Client, PATIENCE, Reply, wait_for};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 
 /// A cluster that the scripts started; they stop it, too, whatever happens.
 struct Scripts {
@@ -118,4 +120,42 @@ fn a_local_cluster_can_be_started_hurt_healed_and_stopped() {
     }
     scripts.run("up", &[]);
     assert_eq!(scripts.client(1).must(&["GET", "a"]), "6", "the data is found again");
+}
+
+#[test]
+fn in_the_foreground_it_stops_cleanly_and_finds_its_data_again() {
+    let (base, _guard) = harness::ports::reserve(3);
+    let scripts = Scripts { directory: tempfile::tempdir().unwrap(), base };
+    for round in 1..=2 {
+        let mut command = scripts.command("run", &["--base-port", &base.to_string()]);
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let (send, said) = mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let hear = |wanted: &str| -> Vec<String> {
+            let mut heard = Vec::new();
+            while !heard.last().is_some_and(|line: &String| line.starts_with(wanted)) {
+                let line = said.recv_timeout(PATIENCE);
+                heard
+                    .push(line.unwrap_or_else(|_| panic!("waited for {wanted:?} in vain, after {heard:#?}")));
+            }
+            heard
+        };
+        let table = hear("Ctrl-C stops").join("\n");
+        for word in [" role ", " data", " master ", "redis-cli -p", &format!("127.0.0.1:{}", base + 3)] {
+            assert!(table.contains(word), "{word:?} is not in\n{table}");
+        }
+        assert_eq!(scripts.client(2).must(&["INCR", "rounds"]), Reply::Integer(round));
+        assert!(Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap().success());
+        hear("stopped; the data is kept");
+        assert!(process.wait().unwrap().success());
+        assert!(scripts.pids().is_empty(), "nodes that go on");
+        // Whoever went on would hold the pipe open.
+        let end = said.recv_timeout(PATIENCE);
+        assert_eq!(
+            end,
+            Err(mpsc::RecvTimeoutError::Disconnected),
+            "something that the script started goes on"
+        );
+    }
 }
