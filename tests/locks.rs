@@ -1,7 +1,7 @@
 //! Locks with real processes: who waits is served once, in order, whichever node dies.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-use harness::{Client, Cluster, Reply, wait_for};
+use harness::{Client, Cluster, Options, Reply, wait_for};
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
 
@@ -158,4 +158,64 @@ fn every_change_is_told_on_the_locks_channel_of_every_node() {
             assert_eq!(message.items().last().and_then(Reply::text), Some(told), "{message}");
         }
     }
+}
+
+#[test]
+fn holders_are_told_when_somebody_empties_or_exchanges_their_database() {
+    let cluster = Cluster::start(WARLOCK, 3);
+    let (mut holder, mut listener, mut other) = (cluster.client(1), cluster.client(2), cluster.client(3));
+    holder.must(&["HELLO", "3"]);
+    listener.must(&["SUBSCRIBE", "__lock__:k"]);
+    let mut last = 0;
+    for takes in [&["DEL", "k"][..], &["FLUSHDB"], &["FLUSHALL"], &["SWAPDB", "0", "1"]] {
+        let granted = holder.must(&["LOCK.ACQUIRE", "k", "a", "120000"]);
+        let held = granted.field("token").and_then(Reply::integer).unwrap_or_else(|| panic!("{granted}"));
+        assert!(held > last, "{takes:?}: token {held} after {last}");
+        last = held;
+        assert!(other.must(takes).error().is_none(), "{takes:?}");
+        let told = holder.receive().unwrap().to_string();
+        assert!(told.starts_with(">[lock, revoked, k, :"), "{takes:?}: {told}");
+        for told in [format!("acquired {held}"), format!("revoked {held}")] {
+            let message = listener.receive().unwrap();
+            assert_eq!(message.items().last().and_then(Reply::text), Some(told), "{takes:?}: {message}");
+        }
+        let late = holder.must(&["LOCK.RELEASE", "k", &held.to_string()]);
+        assert!(late.is_error("LOCKLOST"), "{takes:?}: {late}");
+    }
+}
+
+/// Each of the four answers of docs/locks.md, provoked, and what is written there to do about it.
+#[test]
+fn the_four_answers() {
+    let mut options = Options::new(WARLOCK, 3);
+    options.flags = vec!["--request-timeout".into(), "3s".into()];
+    let mut cluster = Cluster::with(options);
+    let master = cluster.master();
+    let others: Vec<u16> = cluster.all().into_iter().filter(|node| *node != master).collect();
+    let (mut one, mut two) = (cluster.client(master), cluster.client(master));
+    let held = token(&one.must(&["LOCK.ACQUIRE", "k", "one", "120000"]));
+    // Busy.
+    assert_eq!(two.must(&["LOCK.ACQUIRE", "k", "two", "120000"]).to_string(), "(nil)");
+    // Lost: what the token protects is left alone.
+    two.must(&["LOCK.REVOKE", "k"]);
+    let lost = one.must(&["LOCK.DO", "k", &held.to_string(), "SET", "protected", "late"]);
+    assert!(lost.is_error("LOCKLOST"), "{lost}");
+    assert_eq!(two.must(&["EXISTS", "protected"]), Reply::Integer(0));
+    // Uncertain: the master proposed it, and nobody answers. The same owner asks again, and has one hold, whether it had been done or not.
+    others.iter().for_each(|node| cluster.stop(*node));
+    let uncertain = one.ask(&["LOCK.ACQUIRE", "k", "one", "120000"]).unwrap();
+    assert!(uncertain.is_error("UNCERTAIN"), "{uncertain}");
+    // Certainly not done: by now there is no master. To ask again is right.
+    let refused = two.ask(&["LOCK.ACQUIRE", "other", "two", "120000"]).unwrap();
+    assert!(refused.is_error("CLUSTERDOWN") || refused.is_error("TRYAGAIN"), "{refused}");
+    others.iter().for_each(|node| cluster.cont(*node));
+    cluster.wait_for_master();
+    let granted = wait_for("the lock for the same owner", || {
+        one.ask(&["LOCK.ACQUIRE", "k", "one", "120000"]).ok().filter(|reply| reply.error().is_none())
+    });
+    let info = two.must(&["LOCK.INFO", "k"]);
+    let holders = info.field("holders").map_or(0, |holders| holders.items().len());
+    assert_eq!(holders, 1, "{info}");
+    assert!(token(&granted) > held, "{granted} after {held}");
+    assert_eq!(two.must(&["LOCK.INFO", "other"]).field("holders").map_or(0, |h| h.items().len()), 0);
 }

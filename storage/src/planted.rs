@@ -63,7 +63,7 @@ bugs! {
 }
 
 #[cfg(feature = "planted-bugs")]
-mod planted {
+mod switch {
     use super::Bug;
     use std::cell::Cell;
 
@@ -92,7 +92,7 @@ mod planted {
 }
 
 #[cfg(not(feature = "planted-bugs"))]
-mod planted {
+mod switch {
     use super::Bug;
 
     /// Does nothing: this build contains no bugs.
@@ -111,5 +111,5 @@ mod planted {
     }
 }
 
-pub(crate) use planted::{has, local_ms};
-pub use planted::{plant, set_local_ms};
+pub(crate) use switch::{has, local_ms};
+pub use switch::{plant, set_local_ms};

@@ -30,17 +30,11 @@ pub struct Said {
 }
 
 /// See the module's description. Snapshots are its rows, as in a node.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(from = "Vec<(Vec<u8>, Vec<u8>)>", into = "Vec<(Vec<u8>, Vec<u8>)>")]
 pub struct Real {
     machine: Machine<MemoryStore>,
     said: Vec<Said>,
-}
-
-impl Default for Real {
-    fn default() -> Real {
-        Real { machine: Machine::default(), said: Vec::new() }
-    }
 }
 
 impl Real {

@@ -330,3 +330,25 @@ fn a_hold_does_not_become_endless_by_a_session_that_it_does_not_belong_to() {
          EXISTS k -> 0"
     ));
 }
+
+/// A release is one slot, and in it the next in line has the lock: a hand-over takes one replication, and nobody else hears of it.
+#[test]
+fn ten_thousand_waiters_are_each_woken_once_in_the_slot_of_the_release() {
+    const WAITERS: u64 = 10_000;
+    let mut lab = Lab::new();
+    assert_eq!(lab.say("LOCK.ACQUIRE k holder 1000000"), "[1 1000000]");
+    for number in 0..WAITERS {
+        assert_eq!(lab.say(&format!("LOCK.ACQUIRE k waiter{number} 1000000 WAIT 1000000")), "waiting");
+    }
+    lab.told();
+    for number in 0..WAITERS {
+        let token = number + 1;
+        assert_eq!(lab.say(&format!("LOCK.RELEASE k {token}")), "0");
+        // The waiters' commands have the slots from 2 on.
+        let next = token + 1;
+        let told =
+            [format!("k released {token}"), format!("k acquired {next}"), format!("{next} [{next} 1000000]")];
+        assert_eq!(lab.told(), told, "hand-over {number}");
+    }
+    lab.check_invariants();
+}
