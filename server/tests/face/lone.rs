@@ -203,6 +203,31 @@ impl Client {
         bytes.escape_ascii().to_string()
     }
 
+    /// One reply as it came.
+    pub async fn receive_raw(&mut self) -> Vec<u8> {
+        let mut raw = Vec::new();
+        let mut missing = 1;
+        while missing > 0 {
+            missing -= 1;
+            let begin = raw.len();
+            self.stream.read_until(b'\n', &mut raw).await.unwrap();
+            assert!(raw.ends_with(b"\n"), "the connection is closed");
+            let line = String::from_utf8_lossy(&raw[begin..]).trim_end().to_string();
+            let count = line.get(1..).and_then(|rest| rest.parse::<usize>().ok());
+            match (line.as_bytes()[0], count) {
+                (b'$' | b'=', Some(length)) => {
+                    let begin = raw.len();
+                    raw.resize(begin + length + 2, 0);
+                    self.stream.read_exact(&mut raw[begin..]).await.unwrap();
+                }
+                (b'*' | b'~' | b'>', Some(count)) => missing += count,
+                (b'%', Some(count)) => missing += 2 * count,
+                _ => {}
+            }
+        }
+        raw
+    }
+
     pub async fn receive(&mut self) -> String {
         let line = self.line().await;
         let (kind, rest) = line.split_at(1);

@@ -6,5 +6,6 @@ mod clients;
 mod lone;
 mod operators;
 mod pubsub;
+mod scripts;
 mod tracking;
 mod transactions;
