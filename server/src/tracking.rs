@@ -308,6 +308,7 @@ impl Tracking {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -36,6 +36,18 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        reason: "SORT ALPHA compares bytes, also those behind a NUL, where the locale's comparison ends",
+        keeps_state: true,
+        applies: |words, redis, ours| {
+            let is_alpha = words.iter().any(|word| word.eq_ignore_ascii_case(b"ALPHA"));
+            let has_nul = |value: &Value| matches!(value, Value::List(_, items) if items.iter().any(|item| matches!(item, Value::Text(_, text) if text.contains(&0))));
+            (words[0].eq_ignore_ascii_case(b"SORT") || words[0].eq_ignore_ascii_case(b"SORT_RO"))
+                && is_alpha
+                && has_nul(redis)
+                && sorted(redis, 1) == sorted(ours, 1)
+        },
+    },
+    Known {
         reason: "OBJECT ENCODING is what Redis would choose for the value as it is now; its own depends on the value's past",
         keeps_state: true,
         applies: |words, redis, ours| {

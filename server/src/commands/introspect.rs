@@ -132,7 +132,7 @@ fn command(_: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
         }
         [what] if is(what, "INFO") => Reply::Array(Known::all().map(|known| known.describe()).collect()),
         [what, names @ ..] if is(what, "INFO") => {
-            let one = |name: &&[u8]| Known::find(name).map_or(Reply::NullArray, |known| known.describe());
+            let one = |name: &&[u8]| Known::find(name).map_or(Reply::Null, |known| known.describe());
             Reply::Array(names.iter().map(one).collect())
         }
         [what, filter @ ..] if is(what, "LIST") => match list(filter) {
@@ -140,6 +140,9 @@ fn command(_: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
             None => return error("ERR syntax error"),
         },
         [what, command @ ..] if is(what, "GETKEYS") => return keys(command),
+        [what, ..] if is(what, "COUNT") || is(what, "HELP") => {
+            return super::wrong_subcommand_arity("command", what);
+        }
         [what, ..] => return super::unknown_subcommand("COMMAND", what),
     };
     Effect::Reply(reply)
@@ -169,7 +172,8 @@ fn list(filter: &[&[u8]]) -> Option<Vec<String>> {
 }
 
 fn keys(command: &[&[u8]]) -> Effect {
-    let [name, args @ ..] = command else {
+    // Redis wants at least one argument of the command.
+    let Some((name, args)) = command.split_first().filter(|(_, args)| !args.is_empty()) else {
         return error("ERR wrong number of arguments for 'command|getkeys' command");
     };
     let spec = match Known::find(name) {

@@ -141,6 +141,9 @@ fn slowlog(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
             });
             Effect::Reply(Reply::Array(rows.collect()))
         }
+        [what, ..] if ["GET", "LEN", "RESET", "HELP"].iter().any(|known| is(what, known)) => {
+            super::wrong_subcommand_arity("slowlog", what)
+        }
         [what, ..] => super::unknown_subcommand("SLOWLOG", what),
         [] => error("ERR wrong number of arguments for 'slowlog' command"),
     }
@@ -222,6 +225,9 @@ fn latency(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
             Effect::Reply(Reply::Map(rows.collect()))
         }
         [what] if is(what, "HELP") => Effect::Reply(super::help(LATENCY_HELP)),
+        [what, ..] if ["LATEST", "HISTORY", "DOCTOR", "HELP"].iter().any(|known| is(what, known)) => {
+            super::wrong_subcommand_arity("latency", what)
+        }
         [what, ..] => super::unknown_subcommand("LATENCY", what),
         [] => error("ERR wrong number of arguments for 'latency' command"),
     }

@@ -114,7 +114,12 @@ fn pubsub(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
         }
         [what] if is(what, "NUMPAT") => Reply::count(known.patterns()),
         [what] if is(what, "HELP") => super::help(HELP),
-        [what, ..] if is(what, "CHANNELS") || is(what, "NUMPAT") => {
+        [what, ..] if is(what, "CHANNELS") => {
+            return error(
+                "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.",
+            );
+        }
+        [what, ..] if is(what, "NUMPAT") => {
             return super::wrong_subcommand_arity("pubsub", what);
         }
         [what, ..] => return super::unknown_subcommand("PUBSUB", what),

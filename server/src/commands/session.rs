@@ -171,6 +171,10 @@ fn auth(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
     Effect::Reply(Reply::Ok)
 }
 
+fn wrong_option(option: &[u8]) -> Effect {
+    error(format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(option)))
+}
+
 fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
     let mut args = args.iter();
     let mut protocol = state.protocol;
@@ -188,18 +192,17 @@ fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
     while let Some(option) = args.next() {
         if is(option, "AUTH") {
             let (Some(user), Some(password)) = (args.next(), args.next()) else {
-                return error("ERR Syntax error in HELLO option 'auth'");
+                return wrong_option(option);
             };
             if !check_password(connection, user, password) {
                 return error(WRONG_PASS);
             }
             state.set_authenticated(true);
         } else if is(option, "SETNAME") {
-            let Some(text) = args.next() else { return error("ERR Syntax error in HELLO option 'setname'") };
+            let Some(text) = args.next() else { return wrong_option(option) };
             name = Some(Bytes::copy_from_slice(text));
         } else {
-            let option = String::from_utf8_lossy(option).into_owned();
-            return error(format!("ERR Syntax error in HELLO option '{option}'"));
+            return wrong_option(option);
         }
     }
     if !state.is_authenticated {

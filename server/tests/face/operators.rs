@@ -131,9 +131,9 @@ fn the_tables_describe_themselves() {
         client
             .talk(
                 "COMMAND GETKEYS MSET a 1 b 2 -> [\"a\" \"b\"]
-                 COMMAND GETKEYS PING -> -ERR The command has no key arguments
+                 COMMAND GETKEYS PING x -> -ERR The command has no key arguments
                  COMMAND GETKEYS NOSUCH x -> -ERR Invalid command specified
-                 COMMAND GETKEYS GET -> -ERR Invalid number of arguments specified for command
+                 COMMAND GETKEYS GET a b -> -ERR Invalid number of arguments specified for command
                  COMMAND LIST FILTERBY PATTERN hincr* -> [\"hincrby\" \"hincrbyfloat\"]
                  COMMAND LIST FILTERBY x y -> -ERR syntax error
                  COMMAND INFO NOSUCH -> [nil*]

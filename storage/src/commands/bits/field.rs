@@ -101,6 +101,15 @@ impl Width {
         }
     }
 
+    /// The same for SET, which in Redis takes a number for too large if its distance to the most does not fit into 64 bits.
+    fn store(self, number: i128, overflow: Overflow) -> Option<i128> {
+        let is_far_below = self.bits < 64 && self.most() - number > i128::from(i64::MAX);
+        match overflow {
+            Overflow::Saturate if self.is_signed && is_far_below => Some(self.most()),
+            _ => self.fit(number, overflow),
+        }
+    }
+
     /// What is stored for a number; nothing if it does not fit and must.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i128> {
         match overflow {
@@ -182,7 +191,7 @@ fn change(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
                 // What an unsigned number gets is read as unsigned first, as in Redis.
                 let value =
                     if width.is_signed { i128::from(value) } else { i128::from(value.cast_unsigned()) };
-                (width.fit(value, overflow), old)
+                (width.store(value, overflow), old)
             }
             Action::Add(by) => {
                 let new = width.fit(old + i128::from(by), overflow);

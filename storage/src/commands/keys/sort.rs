@@ -146,6 +146,9 @@ fn as_double(text: &[u8]) -> Option<f64> {
         return Some(0.0);
     }
     let text = std::str::from_utf8(text).ok()?.trim_start_matches([' ', '\t', '\n', '\x0B', '\x0C', '\r']);
+    if let Some(number) = hexadecimal(text) {
+        return Some(number);
+    }
     let number: f64 = text.parse().ok()?;
     let says_infinity = text.trim_start_matches(['+', '-']).to_ascii_lowercase().starts_with("inf");
     let vanished =
@@ -153,6 +156,29 @@ fn as_double(text: &[u8]) -> Option<f64> {
     let is_in_range =
         number.is_normal() || (number == 0.0 && !vanished) || (number.is_infinite() && says_infinity);
     is_in_range.then_some(number)
+}
+
+/// `0x1A`, `-0x.8p3`, as C reads them.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
+    let (digits, power) = match digits.split_once(['p', 'P']) {
+        Some((digits, power)) => (digits, power.parse::<i32>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut number = 0.0;
+    for digit in whole.chars().chain(fraction.chars()) {
+        number = number * 16.0 + f64::from(digit.to_digit(16)?);
+    }
+    let power = i32::try_from(fraction.len()).ok()?.checked_mul(-4)?.checked_add(power)?;
+    Some(sign * number * 2_f64.powi(power)).filter(|number| number.is_finite())
 }
 
 /// What a pattern says of an element: the string at the key, or the hash's field, that it names with the element in place of the star.
