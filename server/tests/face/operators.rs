@@ -136,7 +136,7 @@ fn the_tables_describe_themselves() {
                  COMMAND GETKEYS GET a b -> -ERR Invalid number of arguments specified for command
                  COMMAND LIST FILTERBY PATTERN hincr* -> [\"hincrby\" \"hincrbyfloat\"]
                  COMMAND LIST FILTERBY x y -> -ERR syntax error
-                 COMMAND INFO NOSUCH -> [nil*]
+                 COMMAND INFO NOSUCH -> [nil]
                  COMMAND DOCS NOSUCH -> []
                  COMMAND FOO -> -ERR unknown subcommand 'FOO'. Try COMMAND HELP.",
             )
