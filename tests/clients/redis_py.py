@@ -73,6 +73,25 @@ for protocol in (2, 3):
         caching.get("something else")
         check(caching.get("cached"), "2", "a read of the cache after a write through another node")
         caching.close()
+    # A script is known everywhere; the library's lock is made of three.
+    add = one.register_script("return redis.call('incrby', KEYS[1], ARGV[1])")
+    check([add(keys=["sum"], args=[2]), add(keys=["sum"], args=[3], client=two)], [2, 5], "a registered script")
+    check(two.evalsha(add.sha, 1, "sum", 1), 6, "EVALSHA on another node")
+    lock, other = one.lock("lock", timeout=60), two.lock("lock", timeout=60, blocking=False)
+    check(lock.acquire(), True, "Lock.acquire")
+    check(other.acquire(), False, "Lock.acquire of what is held")
+    check([lock.extend(60), lock.reacquire(), lock.owned(), other.locked()], [True] * 4, "Lock.extend, reacquire")
+    taken = threading.Event()
+    waits = threading.Thread(target=lambda: two.lock("lock", timeout=60, sleep=0.01).acquire() and taken.set())
+    waits.start()
+    lock.release()
+    check(taken.wait(60), True, "a Lock that waits for another node's")
+    waits.join()
+    try:
+        lock.release()
+        sys.exit("a lock was released that is somebody else's")
+    except redis.exceptions.LockError:
+        pass
     check(one.info("server")["redis_version"].startswith("7."), True, "INFO")
     check(one.client_setname(f"me{protocol}"), True, "CLIENT SETNAME")
     check([client["name"] for client in one.client_list() if client["name"] == f"me{protocol}"], [f"me{protocol}"], "CLIENT LIST")
