@@ -223,6 +223,11 @@ impl<B: Backend> Core<B> {
             self.settle(now);
         }
         self.flush()?;
+        while self.durability.has_missed() {
+            self.take_completions(now)?;
+            self.settle(now);
+            self.flush()?;
+        }
         self.meters.master_is(self.node.master());
         Ok(std::mem::take(&mut self.todo))
     }
@@ -269,8 +274,25 @@ impl<B: Backend> Core<B> {
         if sends.is_empty() && spawns.is_empty() {
             return;
         }
+        // A follower's answer to the master.
+        let is_simple = |envelope: &Envelope| {
+            matches!(envelope.message, Message::P2b { .. }) && !envelope.to.nodes().contains(&self.node.id())
+        };
+        if spawns.is_empty() && self.durability.goes_straight(role) && sends.iter().all(is_simple) {
+            return self.send_when_durable(&sends);
+        }
         let (sends, spawns) = self.durability.hold(role, sends, spawns);
         self.release(sends, spawns, now);
+    }
+
+    fn send_when_durable(&mut self, sends: &[Envelope]) {
+        for Envelope { from, to, role, message } in sends {
+            self.frame.clear();
+            codec::put_frame(*from, *role, message, &mut self.frame);
+            for outbox in to.nodes().iter().filter_map(|node| self.outboxes.get(node)) {
+                self.durability.send_straight(&outbox.shortcut, &self.frame);
+            }
+        }
     }
 
     fn release(&mut self, sends: Vec<Envelope>, spawns: Vec<Spawn>, now: Now) {
@@ -363,8 +385,8 @@ impl<B: Backend> Core<B> {
     // ---- the journal ----
 
     fn take_completions(&mut self, now: Now) -> Result<(), Fatal> {
-        while let Some(through) = self.durability.poll()? {
-            self.meters.synced(through);
+        while let Some((through, at)) = self.durability.poll()? {
+            self.meters.synced(through, at);
         }
         while let Some(released) = self.durability.next_released() {
             self.release(released.sends, released.spawns, now);

@@ -3,16 +3,21 @@
 //! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable. While the disk is full nothing gets
 //! durable; then, and only then, messages that claim nothing about this node's disk leave early ([`super::early`]), the rest waits, and what waits is
 //! bounded: the protocol survives lost messages.
+//!
+//! What is for peers only and waits for this turn's batch only (a follower's answer to the master, as a rule) is given to the journal along with the batch:
+//! its thread sends it when the batch is durable ([`super::shortcut`]), and this thread is not woken for it.
 
 use super::early::may_leave_early;
 use super::log::Log;
+use super::shortcut::Shortcut;
 use crate::codec;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use consensus::{Durable, Envelope, Message, Record, RoleId, Spawn};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use storage::journal::{AppendError, Failure, SubmitError};
+use std::time::Instant;
+use storage::journal::{AppendError, Completion, Failure, SubmitError, Then};
 
 /// Records of one turn that go to the journal as one batch, at most; a batch must fit into a segment with room to spare.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -71,6 +76,12 @@ pub struct Durability {
     /// The last batch with something that an answer to a heartbeat claims: promise, longest lease, view.
     promise_gate: u64,
     waiting: VecDeque<Waiting>,
+    /// What the journal's thread sends as soon as this turn's batch is durable.
+    straight: Vec<(Arc<Shortcut>, BytesMut)>,
+    /// Something waits for a batch that this thread may not be woken for.
+    is_late: bool,
+    /// An outcome that was looked for out of turn.
+    found: Option<Completion>,
     /// Leaves before its batch is durable, because the disk is full.
     early: Vec<Envelope>,
     is_full: bool,
@@ -113,6 +124,9 @@ impl Durability {
             gates: [0; 4],
             promise_gate: 0,
             waiting: VecDeque::new(),
+            straight: Vec::new(),
+            is_late: false,
+            found: None,
             early: Vec::new(),
             is_full: false,
             refused: None,
@@ -152,9 +166,36 @@ impl Durability {
         }
         let (early, sends) = self.part(sends);
         if !sends.is_empty() || !spawns.is_empty() {
+            if batch < self.batch {
+                self.log.watch();
+                self.is_late = true;
+            }
             self.waiting.push_back(Waiting { batch, sends, spawns });
         }
         (early, Vec::new())
+    }
+
+    /// Whether what the role says now waits for this turn's batch and for nothing else, so that the journal's thread may send it.
+    #[must_use]
+    pub fn goes_straight(&self, role: RoleId) -> bool {
+        self.gates[gate_of(role)] == self.batch && !self.is_full
+    }
+
+    /// The journal's thread sends `frame` when this turn's batch is durable.
+    pub fn send_straight(&mut self, link: &Arc<Shortcut>, frame: &[u8]) {
+        match self.straight.iter_mut().find(|(other, _)| Arc::ptr_eq(other, link)) {
+            Some((_, frames)) => frames.extend_from_slice(frame),
+            None => self.straight.push((Arc::clone(link), BytesMut::from(frame))),
+        }
+    }
+
+    /// Whether something became durable that a part of this turn still waits for. Nobody will be woken for it: to be asked at the end of the turn.
+    pub fn has_missed(&mut self) -> bool {
+        if std::mem::take(&mut self.is_late) && self.found.is_none() {
+            self.found = self.log.poll();
+            return self.found.is_some();
+        }
+        false
     }
 
     /// Parts what may leave early from what waits, while the disk is full.
@@ -171,18 +212,18 @@ impl Durability {
         (early, rest)
     }
 
-    /// The next outcome of the journal: everything up to this batch is durable.
+    /// The next outcome of the journal: everything up to this batch is durable, and since when.
     ///
     /// # Errors
     /// When the journal failed: the node must stop.
-    pub fn poll(&mut self) -> Result<Option<u64>, Fatal> {
-        let Some((through, result)) = self.log.poll() else {
+    pub fn poll(&mut self) -> Result<Option<(u64, Instant)>, Fatal> {
+        let Some(Completion { through, result, at }) = self.found.take().or_else(|| self.log.poll()) else {
             self.look_for_room();
             return Ok(None);
         };
         result.map_err(Fatal::Journal)?;
         self.synced = through;
-        Ok(Some(through))
+        Ok(Some((through, at)))
     }
 
     fn look_for_room(&mut self) {
@@ -214,7 +255,12 @@ impl Durability {
         if self.records.is_empty() || self.refused.is_some() {
             return None;
         }
-        match self.log.append(std::mem::take(&mut self.records)) {
+        let records = std::mem::take(&mut self.records);
+        let appended = match self.take_straight() {
+            None => self.log.append(records),
+            Some(then) => self.log.append_then(records, then),
+        };
+        match appended {
             Ok(batch) => {
                 assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
                 self.batch = batch + 1;
@@ -225,6 +271,16 @@ impl Durability {
                 None
             }
         }
+    }
+
+    /// What the journal's thread does when this turn's batch is durable. It wakes this one if something here waits for the same batch.
+    fn take_straight(&mut self) -> Option<Then> {
+        if self.straight.is_empty() {
+            return None;
+        }
+        let straight = std::mem::take(&mut self.straight);
+        let wakes = self.waiting.back().is_some_and(|waiting| waiting.batch == self.batch);
+        Some(Box::new(move || straight.iter().fold(wakes, |wakes, (link, frames)| link.send(frames) | wakes)))
     }
 
     /// Whether the journal took everything.
@@ -246,6 +302,7 @@ impl Durability {
         // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
         self.records.clear();
         self.records_bytes = 0;
+        self.straight.clear(); // nothing, between turns; and what is lost is asked for again
         let batch = self.log.checkpoint(records).map_err(Fatal::Submit)?;
         self.batch = batch + 1;
         self.checkpoint = batch;

@@ -41,9 +41,8 @@ async fn keep_up(lane: Lane, me: &Identity, peer: NodeId, address: &str, outbox:
             Ok(stream) => {
                 debug!(%peer, address, ?lane, "peer link is up");
                 pause = REDIAL_MIN;
-                outbox.set_up(lane, true);
                 let ended = write_all(stream, lane, outbox).await;
-                outbox.set_up(lane, false);
+                outbox.set_down(lane);
                 debug!(%peer, ?lane, ?ended, "peer link is down");
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && lane == Lane::Data => {
@@ -76,6 +75,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 }
 
 async fn write_all(stream: TcpStream, lane: Lane, outbox: &Outbox) -> io::Result<()> {
+    outbox.set_up(lane, &stream)?;
     let (mut reader, mut writer) = stream.into_split();
     // The peer never writes on this link: a read ends when the link does.
     let mut nothing = [0; 1];
@@ -86,6 +86,7 @@ async fn write_all(stream: TcpStream, lane: Lane, outbox: &Outbox) -> io::Result
             for part in piece.chunks(PIECE_BYTES) {
                 tokio::time::timeout(STALLED, writer.write_all(part)).await??;
             }
+            outbox.written(lane);
             continue;
         }
         if outbox.is_closed() {

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
-use storage::journal::{AppendError, Failure, Journal, SubmitError};
+use std::time::{Duration, Instant};
+use storage::journal::{AppendError, Completion, Failure, Journal, SubmitError, Then};
 
 /// How long a wait goes on before it looks whether the disk is full.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -48,6 +48,27 @@ impl Log {
         }
     }
 
+    /// The same; `then` is called on another thread as soon as the batch is durable, and says whether this one has to be woken.
+    ///
+    /// # Errors
+    /// When the journal cannot take it.
+    pub fn append_then(&mut self, records: Vec<Bytes>, then: Then) -> Result<u64, SubmitError> {
+        match self {
+            Log::Disk(journal) => journal.append_then(records, then),
+            Log::Memory(_) => {
+                then(); // it is as durable as it ever gets; this thread is woken anyway
+                self.append(records)
+            }
+        }
+    }
+
+    /// Wakes this thread for the next outcome that [`Log::poll`] does not find from here on.
+    pub fn watch(&self) {
+        if let Log::Disk(journal) = self {
+            journal.watch();
+        }
+    }
+
     /// Replaces everything before by `records`.
     ///
     /// # Errors
@@ -63,12 +84,12 @@ impl Log {
     }
 
     /// The next outcome, if there is one: of all batches up to a number.
-    pub fn poll(&mut self) -> Option<(u64, Result<(), AppendError>)> {
+    pub fn poll(&mut self) -> Option<Completion> {
         match self {
-            Log::Disk(journal) => journal.poll().map(|completion| (completion.through, completion.result)),
+            Log::Disk(journal) => journal.poll(),
             Log::Memory(memory) => (memory.told < memory.submitted).then(|| {
                 memory.told = memory.submitted;
-                (memory.told, Ok(()))
+                Completion { through: memory.told, result: Ok(()), at: Instant::now() }
             }),
         }
     }

@@ -74,10 +74,10 @@ impl Meters {
         self.syncing.push_back((batch, Instant::now()));
     }
 
-    /// Everything up to this batch is durable.
-    pub fn synced(&mut self, through: u64) {
+    /// Everything up to this batch is durable since then.
+    pub fn synced(&mut self, through: u64, at: Instant) {
         while let Some((_, since)) = self.syncing.front().filter(|(batch, _)| *batch <= through) {
-            self.sync.observe(since.elapsed().as_secs_f64());
+            self.sync.observe(at.saturating_duration_since(*since).as_secs_f64());
             self.syncing.pop_front();
         }
     }
@@ -126,9 +126,9 @@ mod tests {
     fn one_completion_may_cover_several_batches() {
         let mut meters = Meters::default();
         (1..=3).for_each(|batch| meters.appended(batch));
-        meters.synced(2);
+        meters.synced(2, Instant::now());
         assert_eq!(meters.sync.counts.iter().sum::<u64>(), 2);
-        meters.synced(3);
+        meters.synced(3, Instant::now());
         assert_eq!(meters.sync.counts.iter().sum::<u64>(), 3);
     }
 }

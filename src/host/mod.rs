@@ -14,5 +14,6 @@ pub mod log;
 pub mod meters;
 pub mod outbox;
 pub mod parked;
+pub mod shortcut;
 pub mod waiters;
 pub mod waiting;

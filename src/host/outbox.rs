@@ -4,11 +4,15 @@
 //! the protocol sends again what is not answered, and copies of many megabytes would only make all of them later.
 
 use super::faults;
+use super::shortcut::Shortcut;
 use bytes::{Bytes, BytesMut};
 use consensus::{Ballot, CommandId, Message, Slot};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -35,6 +39,8 @@ pub struct Outbox {
     data: Line,
     closed: Cell<bool>,
     dropped: Cell<u64>,
+    /// Into the connection for data, for what waits for the disk and for nothing else.
+    pub shortcut: Arc<Shortcut>,
 }
 
 /// One connection.
@@ -161,7 +167,15 @@ impl Outbox {
 
     /// The next piece to write.
     pub(super) fn next(&self, lane: Lane) -> Option<Bytes> {
-        self.queues.borrow_mut().next(lane)
+        let own = || self.queues.borrow_mut().next(lane);
+        if lane == Lane::Data { self.shortcut.next(own) } else { own() }
+    }
+
+    /// The last piece was written.
+    pub(super) fn written(&self, lane: Lane) {
+        if lane == Lane::Data {
+            self.shortcut.written();
+        }
     }
 
     /// Ready when there may be something to write.
@@ -169,12 +183,25 @@ impl Outbox {
         self.line(lane).wake.notified().await;
     }
 
-    /// A connection is there, or lost with all that waited for it.
-    pub(super) fn set_up(&self, lane: Lane, is_up: bool) {
-        self.line(lane).is_up.set(is_up);
-        if !is_up {
-            self.queues.borrow_mut().clear(lane);
+    /// A connection is there.
+    ///
+    /// # Errors
+    /// When its socket cannot be shared.
+    pub(super) fn set_up(&self, lane: Lane, stream: &TcpStream) -> io::Result<()> {
+        if lane == Lane::Data {
+            self.shortcut.open(stream)?;
         }
+        self.line(lane).is_up.set(true);
+        Ok(())
+    }
+
+    /// A connection is lost, with all that waited for it.
+    pub(super) fn set_down(&self, lane: Lane) {
+        if lane == Lane::Data {
+            self.shortcut.close();
+        }
+        self.line(lane).is_up.set(false);
+        self.queues.borrow_mut().clear(lane);
     }
 
     /// Whether both connections are there.
@@ -198,7 +225,7 @@ impl Outbox {
     pub fn flush(&self) {
         let queues = self.queues.borrow();
         for lane in [Lane::Pulse, Lane::Data] {
-            if !queues.is_empty(lane) {
+            if !queues.is_empty(lane) || (lane == Lane::Data && self.shortcut.has_left()) {
                 self.line(lane).wake.notify_one();
             }
         }
@@ -291,7 +318,7 @@ pub(super) mod tests {
     #[test]
     fn a_large_message_is_not_queued_again_while_it_may_be_on_its_way() {
         let outbox = Outbox::default();
-        outbox.set_up(Lane::Data, true);
+        outbox.data.is_up.set(true);
         let proposal = large_proposal();
         assert!(!outbox.has(&proposal));
         outbox.push(&frame(&proposal), &proposal);
@@ -302,7 +329,7 @@ pub(super) mod tests {
         assert!(outbox.next(Lane::Data).is_none());
         assert!(!outbox.has(&proposal), "it was written; perhaps it was lost");
         outbox.push(&frame(&proposal), &proposal);
-        outbox.set_up(Lane::Data, false);
+        outbox.set_down(Lane::Data);
         assert!(!outbox.has(&proposal), "it was lost with the link");
         assert!(!outbox.has(&heartbeat()), "small ones are sent whenever somebody wants");
     }

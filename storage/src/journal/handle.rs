@@ -20,7 +20,7 @@ use super::room::Gauges;
 use super::segment::LiveSegment;
 use super::spares::Spares;
 use super::writer::{self, Progress, Request, Writer};
-use super::{Completion, Options, ReplayResult, Wake};
+use super::{Completion, Options, ReplayResult, Then, Wake};
 
 /// The smallest segment that makes sense, for tests.
 const SEGMENT_BYTES_MIN: u32 = 256;
@@ -127,6 +127,22 @@ impl Journal {
     /// Hands a batch over and returns its number. Never blocks. Batches become durable in the order of their numbers; after
     /// a crash during the write, a prefix of the batch's records may be there.
     pub fn append(&mut self, records: Vec<Bytes>) -> Result<u64, SubmitError> {
+        self.append_batch(records, None)
+    }
+
+    /// The same, and `then` is called on the journal's thread as soon as the batch is durable (never, if it does not get so). The host is woken
+    /// for it only if `then` says so, or if it watches: see [`Journal::watch`].
+    pub fn append_then(&mut self, records: Vec<Bytes>, then: Then) -> Result<u64, SubmitError> {
+        self.append_batch(records, Some(then))
+    }
+
+    /// The host waits for something that is under way, and for which it need not have been woken. To be called before a `poll`: what that does not
+    /// find wakes the host.
+    pub fn watch(&self) {
+        self.gauges.watch();
+    }
+
+    fn append_batch(&mut self, records: Vec<Bytes>, then: Option<Then>) -> Result<u64, SubmitError> {
         let bytes = records.iter().map(|record| writer::framed_bytes(record)).sum();
         if bytes > self.frames_max {
             return Err(SubmitError::TooLarge { bytes, bytes_max: self.frames_max });
@@ -136,7 +152,7 @@ impl Journal {
             return Err(SubmitError::QueueFull { bytes: queued, bytes_max: self.queue_bytes_max });
         }
         let number = self.submitted + 1;
-        self.submit(bytes, Request::Append { number, bytes, records });
+        self.submit(bytes, Request::Append { number, bytes, records, then });
         Ok(number)
     }
 
@@ -196,7 +212,11 @@ impl Journal {
     }
 
     fn stopped(&self) -> Completion {
-        Completion { through: self.submitted, result: Err(AppendError::Stopped) }
+        Completion {
+            through: self.submitted,
+            result: Err(AppendError::Stopped),
+            at: std::time::Instant::now(),
+        }
     }
 
     fn note(&mut self, completion: Completion) -> Completion {

@@ -131,6 +131,9 @@ pub type ReplayResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
+/// What is done on the journal's thread when a batch is durable; true: the host has to be woken for it.
+pub type Then = Box<dyn FnOnce() -> bool + Send>;
+
 /// How to open a journal.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -180,6 +183,8 @@ pub struct Completion {
     pub through: u64,
     /// Durable, or why not.
     pub result: Result<(), AppendError>,
+    /// Since when.
+    pub at: std::time::Instant,
 }
 
 /// A segment that is complete: what a replay reads before the last one.

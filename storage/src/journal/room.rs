@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing behind a batch that waits for room is written before it, unless a checkpoint takes the place of all of them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -20,6 +20,8 @@ pub(super) struct Gauges {
     /// Whether `full` holds something: looked at often, so without the lock.
     is_full: AtomicBool,
     full: Mutex<Option<Arc<Failure>>>,
+    /// The host wants to be woken for the next completion, whatever it is.
+    is_watched: AtomicBool,
 }
 
 impl Gauges {
@@ -41,6 +43,18 @@ impl Gauges {
 
     pub(super) fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// From here on either the next completion wakes the host, or the host's next `poll` finds it.
+    pub(super) fn watch(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // before the host polls; the other side: `take_watch`
+    }
+
+    /// Behind a completion: whether the host has to be woken for it.
+    pub(super) fn take_watch(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.is_watched.load(Ordering::Relaxed) && self.is_watched.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn disk_full(&self) -> Option<Arc<Failure>> {

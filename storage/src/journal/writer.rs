@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ use super::format::{FRAME_BYTES, FrameKind, HEADER_BYTES, Header, SegmentKind};
 use super::room::Gauges;
 use super::segment::{LiveSegment, SEAL_BYTES};
 use super::spares::{CHECKPOINT_RESERVE, Spares};
-use super::{Closed, Completion, Wake};
+use super::{Closed, Completion, Then, Wake};
 
 /// What the handle asks of the thread.
 pub(super) enum Request {
@@ -27,6 +27,7 @@ pub(super) enum Request {
         /// Size with frames.
         bytes: u64,
         records: Vec<Bytes>,
+        then: Option<Then>,
     },
     /// Begin a new segment with these records and forget the older ones.
     Checkpoint { number: u64, bytes: u64, records: Vec<Bytes> },
@@ -82,6 +83,10 @@ pub(super) struct Writer {
 pub(super) struct Progress {
     /// The newest batch whose frames wait for the next commit.
     waiting: Option<u64>,
+    /// What is to be done when that is durable.
+    thens: Vec<Then>,
+    /// The host has to be woken then in any case.
+    wakes: bool,
     /// Set once, by the first failure that is not a full disk: nothing is written any more.
     pub(super) poisoned: Option<Arc<Failure>>,
     /// Something was committed since the last barrier.
@@ -122,7 +127,7 @@ impl Writer {
     fn serve(&mut self, request: Request) {
         self.gauges.take_from_queue(request.bytes());
         match request {
-            Request::Append { number, bytes, records } => self.append(number, bytes, &records),
+            Request::Append { number, bytes, records, then } => self.append((number, bytes), &records, then),
             Request::Checkpoint { number, records, .. } => {
                 self.flush();
                 let result = self.checkpoint_when_there_is_room(&records);
@@ -134,13 +139,15 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, number: u64, bytes: u64, records: &[Bytes]) {
+    fn append(&mut self, (number, bytes): (u64, u64), records: &[Bytes], then: Option<Then>) {
         match self.make_room(bytes) {
             Ok(Some(())) => {
                 for record in records {
                     self.live.encode(FrameKind::Record, record);
                 }
                 self.progress.waiting = Some(number);
+                self.progress.wakes |= then.is_none();
+                self.progress.thens.extend(then);
             }
             Ok(None) => {} // the checkpoint that comes next takes its place
             Err(error) => {
@@ -192,7 +199,11 @@ impl Writer {
         let Some(number) = self.progress.waiting.take() else { return };
         let result = self.commit();
         self.update_live_bytes();
-        self.finish(number, result);
+        let mut wakes = std::mem::take(&mut self.progress.wakes);
+        for then in self.progress.thens.drain(..) {
+            wakes |= result.is_err() || then();
+        }
+        self.report(number, result, wakes);
     }
 
     fn commit(&mut self) -> Result<(), AppendError> {
@@ -323,9 +334,13 @@ impl Writer {
     }
 
     fn finish(&self, through: u64, result: Result<(), AppendError>) {
-        let completion = Completion { through, result };
+        self.report(through, result, true);
+    }
+
+    fn report(&self, through: u64, result: Result<(), AppendError>, wakes: bool) {
+        let completion = Completion { through, result, at: Instant::now() };
         // Without a receiver the handle is being dropped, and nobody wants to know.
-        if self.completions.send(completion).is_ok() {
+        if self.completions.send(completion).is_ok() && (self.gauges.take_watch() || wakes) {
             (self.wake)();
         }
     }

@@ -5,3 +5,4 @@ mod crash;
 mod damage;
 mod faults;
 mod support;
+mod then;
