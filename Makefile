@@ -123,6 +123,11 @@ bench-growth: ## Warlock alone while nodes, connections, values, keys or reads g
 	target/release/warlock-bench-peers growth $(if $(QUICK),--quick) --json $(GROWTH)
 	tests/bench/plot.py $(GROWTH) docs/plots
 
+.PHONY: overload
+overload: ## 4,096 connections with 64 requests each at once: no election, no lost answer: SECONDS=n
+	$(CARGO) build --release -p warlock -p warlock-bench-peers
+	target/release/warlock-bench-peers overload $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON))
+
 bench-core: ## Speed of the engine alone, without disk and network
 	$(CARGO) bench -p warlock-consensus
 

@@ -344,6 +344,13 @@ impl Engine for Waiting {
         });
     }
 
+    fn nudge(&self) {
+        // A node without a cluster takes no turns.
+        if let Some(face) = self.face.get() {
+            face.breathe();
+        }
+    }
+
     fn listen(&self, _: Interest) {} // nothing happens to keys here
 
     fn facts(&self) -> Facts {

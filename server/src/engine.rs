@@ -88,6 +88,9 @@ pub trait Engine {
     /// Chooses what is told of what happens to keys, from now on.
     fn listen(&self, interest: Interest);
 
+    /// Asks for a turn of the node soon; the node calls [`Face::breathe`](crate::Face::breathe) before it.
+    fn nudge(&self);
+
     /// What is known now.
     fn facts(&self) -> Facts;
 }

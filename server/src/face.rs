@@ -105,7 +105,13 @@ pub struct Face {
     pub tracking: RefCell<Tracking>,
     /// Connections that see every command.
     monitors: RefCell<Vec<u64>>,
+    /// How many requests are still taken before the node's next turn.
+    breath: Cell<usize>,
 }
+
+/// Requests that are taken between two turns of the node, at most. Node and clients share one thread: if thousands of clients send at once, the
+/// node's own business (the pulse of its lease above all) must not wait until all of them were served.
+const BREATH: usize = 2_048;
 
 impl Face {
     /// A face before `engine`.
@@ -136,6 +142,7 @@ impl Face {
             subscriptions: RefCell::default(),
             tracking: RefCell::default(),
             monitors: RefCell::default(),
+            breath: Cell::new(BREATH),
         });
         face.listen_to_keys();
         face
@@ -310,6 +317,23 @@ impl Face {
                 (None, None) => {}
             }
         }
+    }
+
+    // ---- turns ----
+
+    /// The node takes a turn: behind it, so many requests more are taken.
+    pub fn breathe(&self) {
+        self.breath.set(BREATH);
+    }
+
+    /// Whether a request may be taken now. If not, the node has been asked for a turn.
+    pub(crate) fn take_breath(&self) -> bool {
+        let left = self.breath.get();
+        self.breath.set(left.saturating_sub(1));
+        if left == 0 {
+            self.engine.nudge();
+        }
+        left > 0
     }
 
     // ---- CLIENT PAUSE ----

@@ -322,6 +322,10 @@ impl Engine for Running {
         self.core.borrow_mut().backend.machine.listen(interest);
     }
 
+    fn nudge(&self) {
+        self.wake.notify_one();
+    }
+
     fn facts(&self) -> Facts {
         self.known_facts()
     }

@@ -30,6 +30,9 @@ impl Running {
         tokio::pin!(alarm);
         let mut give_up_at: Option<tokio::time::Instant> = None;
         loop {
+            if let Some(face) = self.face.get() {
+                face.breathe();
+            }
             let todo = self.core.borrow_mut().turn(clock::now())?;
             let has_more = self.handle(todo, me)?;
             // Connections that became readable get their turn first, so that what they bring joins the next one.

@@ -226,7 +226,13 @@ impl Connection {
         loop {
             let mut state = self.state.borrow_mut();
             self.take_pushed(&mut state);
+            state.is_out_of_breath = false;
             if state.is_closing || state.is_full(self) {
+                return Ok(());
+            }
+            state.is_out_of_breath =
+                (state.held.is_some() || !state.input.is_empty()) && !self.face.take_breath();
+            if state.is_out_of_breath {
                 return Ok(());
             }
             state.is_blocked = false;

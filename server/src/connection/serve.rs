@@ -27,7 +27,7 @@ async fn serve_until_end(stream: &mut TcpStream, connection: &Connection) -> io:
         }
         // An error is already in the output.
         let _ = connection.process();
-        let (wants_write, wants_read, is_over, has_room_again) = {
+        let (wants_write, wants_read, is_over, goes_on) = {
             let mut state = connection.state.borrow_mut();
             let was_full = state.is_full(connection);
             let output = &mut state.places.output;
@@ -46,12 +46,13 @@ async fn serve_until_end(stream: &mut TcpStream, connection: &Connection) -> io:
             let listens = state.is_blocked && state.input.len() < BLOCKED_INPUT_BYTES_MAX;
             let is_full = state.is_full(connection);
             let wants_read = !state.is_closing && (listens || !is_full);
-            (!state.places.output.is_empty(), wants_read, is_over, was_full && !is_full)
+            let goes_on = (was_full && !is_full) || (state.is_out_of_breath && !state.is_closing);
+            (!state.places.output.is_empty(), wants_read, is_over, goes_on)
         };
         if is_over {
             return Ok(());
         }
-        if has_room_again {
+        if goes_on {
             // Requests may wait in the input, and nothing would wake this task for them.
             tokio::task::yield_now().await;
             continue;

@@ -61,6 +61,8 @@ pub struct State {
     /// What is held waits for the end of a CLIENT PAUSE; whether it is a write.
     pub(super) paused: Option<bool>,
     pub(super) is_closing: bool,
+    /// Requests wait in the input for the node's next turn.
+    pub(super) is_out_of_breath: bool,
 }
 
 impl State {
@@ -88,6 +90,7 @@ impl State {
             is_blocked: false,
             paused: None,
             is_closing: false,
+            is_out_of_breath: false,
         }
     }
 

@@ -162,3 +162,25 @@ fn a_short_request_cannot_ask_for_a_reply_that_does_not_fit() {
         }
     });
 }
+
+#[test]
+fn the_node_takes_its_turns_however_much_its_clients_ask() {
+    with_face(Settings::default(), async |served| {
+        let (mut one, mut other) = (served.client().await, served.client().await);
+        one.talk("SET key value -> +OK").await;
+        let before = served.engine.turns.get();
+        let requests = 10_000;
+        for client in [&mut one, &mut other] {
+            for _ in 0..requests {
+                client.send("GET key").await; // answered on the spot, without a turn
+            }
+        }
+        for client in [&mut one, &mut other] {
+            for _ in 0..requests {
+                assert_eq!(client.receive().await, "\"value\"");
+            }
+        }
+        let turns = served.engine.turns.get() - before;
+        assert!(turns >= 2 * requests / 2_048, "only {turns} turns");
+    });
+}

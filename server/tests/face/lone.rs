@@ -26,6 +26,8 @@ pub struct Lone {
     pub now_ms: Cell<u64>,
     /// The log's time.
     log_ms: Cell<u64>,
+    /// Turns that the node took.
+    pub turns: Cell<usize>,
     wake: tokio::sync::Notify,
     waiting: RefCell<Vec<(Ticket, Option<Bytes>)>>,
 }
@@ -33,6 +35,8 @@ pub struct Lone {
 impl Lone {
     fn decide(&self) {
         let face = self.face.get().unwrap();
+        face.breathe();
+        self.turns.set(self.turns.get() + 1);
         let waiting = self.waiting.take();
         for (ticket, payload) in waiting {
             let answer = match payload {
@@ -107,6 +111,10 @@ impl Engine for Lone {
         self.face.get().unwrap().answer(ticket, Answer::Reply(Reply::Ok));
     }
 
+    fn nudge(&self) {
+        self.wake.notify_one();
+    }
+
     fn listen(&self, interest: Interest) {
         self.machine.borrow_mut().listen(interest);
     }
@@ -142,6 +150,7 @@ pub fn with_face<T: Future<Output = ()>>(settings: Settings, test: impl FnOnce(S
             age_ms: Cell::new(None),
             now_ms: Cell::new(1_000_000),
             log_ms: Cell::new(1_000_000),
+            turns: Cell::new(0),
             wake: tokio::sync::Notify::new(),
             waiting: RefCell::default(),
         });

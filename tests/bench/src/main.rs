@@ -1,13 +1,14 @@
 //! `warlock-bench-peers`: how fast Warlock is, beside Redis, etcd and ZooKeeper, in one run on one machine.
 //!
 //! Parts: `wire` the protocols · `load` the one client · `systems` the servers · `processes` what they use · `floor` the machine's limits ·
-//! `compare` the interleaved rounds · `growth` Warlock alone while one thing grows · `goals` the numbers to reach · `report` tables. What one machine says is compared with nothing that another said.
+//! `compare` the interleaved rounds · `growth` Warlock alone while one thing grows · `overload` far too much of it · `goals` the numbers to reach · `report` tables. What one machine says is compared with nothing that another said.
 
 mod compare;
 mod floor;
 mod goals;
 mod growth;
 mod load;
+mod overload;
 mod processes;
 mod progress;
 mod report;
@@ -75,6 +76,18 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
+    /// Warlock alone, under far more load than it can take: no election, no lost answer, and afterwards all is well.
+    Overload {
+        /// How many connections.
+        #[arg(long, default_value_t = 4_096)]
+        connections: usize,
+        /// How many requests each sends at once.
+        #[arg(long, default_value_t = 64)]
+        pipeline: usize,
+        /// For how long.
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -123,6 +136,13 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             let points = growth::run(directory.path(), &binary, &only, effort, &stopped)?;
             print!("{}", growth::text(&points));
             write_json(arguments.json.as_deref(), &points)?;
+        }
+        Command::Overload { connections, pipeline, seconds } => {
+            allow_many_connections();
+            let crowd = overload::Crowd { connections, pipeline, window: Duration::from_secs(seconds) };
+            let phases = overload::run(directory.path(), &binary, crowd, &stopped)?;
+            print!("{}", overload::text(crowd, &phases));
+            write_json(arguments.json.as_deref(), &phases)?;
         }
     }
     Ok(())

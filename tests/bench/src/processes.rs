@@ -78,9 +78,19 @@ impl Usage {
     /// Resident memory now, in bytes.
     #[must_use]
     pub fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most resident memory so far, in bytes.
+    #[must_use]
+    pub fn resident_max(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> u64 {
         let of_process = |id: &u32| -> Option<u64> {
             let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-            let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+            let line = text.lines().find(|line| line.starts_with(field))?;
             line.split_whitespace().nth(1)?.parse::<u64>().ok()
         };
         self.processes.iter().filter_map(of_process).sum::<u64>() * 1_024

@@ -154,6 +154,19 @@ fn ask(address: SocketAddr, question: &[u8], wanted: &str) -> io::Result<String>
     Ok(text)
 }
 
+/// Who is master of a Warlock cluster, and in which ballot, by the word of one node.
+///
+/// # Errors
+/// When it does not say.
+pub fn reign(address: SocketAddr) -> io::Result<String> {
+    let text = ask(address, b"INFO warlock\r\n", "warlock_waiting:")?;
+    let field = |name| text.lines().find_map(|line: &str| line.strip_prefix(name));
+    match (field("warlock_master:"), field("warlock_ballot:")) {
+        (Some(master), Some(ballot)) => Ok(format!("{} in ballot {}", master.trim(), ballot.trim())),
+        _ => Err(io::Error::other(format!("{address} does not say who is master: {text:?}"))),
+    }
+}
+
 /// `count` ports that nobody uses.
 fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let held: Vec<TcpListener> =
