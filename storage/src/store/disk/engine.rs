@@ -35,6 +35,8 @@ const MEMTABLE_BYTES: u64 = 8 << 20;
 /// The engine's own journal; its least.
 const JOURNAL_BYTES: u64 = 64 << 20;
 const THREADS: usize = 2;
+/// Open files. The node reckons with some hundreds besides its clients' sockets.
+const FILES: usize = 256;
 
 /// An open database.
 pub(super) struct Engine {
@@ -85,6 +87,7 @@ impl Engine {
         let database = Database::builder(path)
             .cache_size(cache_bytes)
             .worker_threads(THREADS)
+            .max_cached_files(Some(FILES))
             .max_journaling_size(JOURNAL_BYTES)
             .journal_compression(CompressionType::None)
             .open()
