@@ -92,6 +92,7 @@ impl Shortcut {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use std::io::Read;
 
