@@ -61,7 +61,7 @@ impl Waiters {
     }
 
     /// The commands that came since the last call, and the number of the first, when it is time to send them on: at once when nothing of
-    /// this node is on its way, and else when they are half as many as what is, or have waited for [`GATHER_MAX`]. Every batch costs each node a
+    /// this node is on its way, and else when they are half as many as what is, or have waited for two milliseconds. Every batch costs each node a
     /// sync and a few wake-ups, however small it is; a lonely command never waits.
     pub fn take_submitted(&mut self, now: Now) -> Option<(u64, Vec<Bytes>)> {
         let on_the_way = self.commands.len() - self.gathered.len();

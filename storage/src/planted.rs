@@ -1,6 +1,6 @@
 //! Bugs on purpose: each drops one rule of locks, waits or sessions, so that the simulator can show that it would notice.
 //!
-//! Only a build with the feature `planted-bugs` contains them; the shipped binary refuses to compile with it. In every other build [`has`] is the
+//! Only a build with the feature `planted-bugs` contains them; the shipped binary refuses to compile with it. In every other build `has` is the
 //! constant `false`. The planted bug belongs to the thread: a run of the simulator is one thread, and every node of it has the bug.
 
 /// Whether this build contains planted bugs.

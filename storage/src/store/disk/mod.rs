@@ -12,7 +12,7 @@
 //! * D1: the engine holds the rows of exactly one slot boundary, and that boundary's attachment, also after a crash: both are in one keyspace and one batch.
 //! * D2: a layer is dropped only after the engine has it. In between both have it, which changes nothing: it holds whole rows.
 //! * D3: `durable` names a boundary only after the engine was synced: the journal may forget what is below it.
-//! * D4: other rows take the place of all rows by the rename of one small file ([`home`]); a crash leaves the old ones or the new ones.
+//! * D4: other rows take the place of all rows by the rename of one small file (`home`); a crash leaves the old ones or the new ones.
 
 mod cursor;
 mod engine;
