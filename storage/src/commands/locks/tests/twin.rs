@@ -121,12 +121,14 @@ impl Twin {
     }
 
     fn acquire(&mut self, seq: u64, owner: u8, ttl_ms: u64, is_shared: bool, wait_ms: u64) -> String {
+        let before = self.held.clone();
         let is_touched = self.expire();
         let is_mine = self.held.iter().any(|held| held.owner == owner);
         let is_awaited = self.line.iter().any(|wait| wait.until_ms > self.now_ms);
         let reply = if is_mine || !is_awaited && self.may_have(owner, is_shared) {
             let reply = self.grant(owner, ttl_ms, is_shared);
             if reply == "error" {
+                self.held = before; // an error changes nothing, not even what was over
                 return reply;
             }
             self.serve();
