@@ -1,7 +1,10 @@
 //! Client libraries that people use, against a real three-node cluster, with a node killed in the middle.
 //!
-//! The libraries are installed below `target/clients` when they are needed first; without a network the test says so and does nothing.
+//! Those of Python and Node are installed below `target/clients` when they are needed first; without a network the test says so and does nothing.
+//! redis-rs is a dependency of the tests.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod redis_rs;
 
 use harness::Cluster;
 use std::io::{BufRead, BufReader, Write};
@@ -28,13 +31,22 @@ fn set_up(kind: &str) -> Option<PathBuf> {
     None
 }
 
+/// A cluster, its master, and the other nodes: the master dies in the middle, so that those have to find a new one.
+fn cluster() -> (Cluster, u16, Vec<u16>) {
+    let cluster = Cluster::start(WARLOCK, 3);
+    for node in cluster.all() {
+        // A library does not wait until a node listens.
+        cluster.client(node).must(&["PING"]);
+    }
+    let victim = cluster.master();
+    let others = cluster.all().into_iter().filter(|node| *node != victim).collect();
+    (cluster, victim, others)
+}
+
 /// Runs a script; when it says so, the node that it does not talk to dies.
 fn run(mut command: Command) {
-    let mut cluster = Cluster::start(WARLOCK, 3);
-    // The master dies, so that the others have to find a new one.
-    let victim = cluster.master();
-    let others = cluster.all().into_iter().filter(|node| *node != victim);
-    let ports: Vec<String> = others.chain([victim]).map(|node| cluster.port(node).to_string()).collect();
+    let (mut cluster, victim, others) = cluster();
+    let ports: Vec<String> = others.into_iter().chain([victim]).map(|node| cluster.port(node).to_string()).collect();
     let mut script = command.args(&ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = Vec::new();
     for line in BufReader::new(script.stdout.take().unwrap()).lines() {
@@ -49,20 +61,39 @@ fn run(mut command: Command) {
     assert_eq!(said, ["kill", "done"]);
 }
 
-#[test]
-fn redis_py() {
+fn run_python(script: &str) {
     if let Some(directory) = set_up("python") {
         let mut command = Command::new(directory.join("venv/bin/python"));
-        command.arg(scripts().join("redis_py.py"));
+        command.arg(scripts().join(script));
+        run(command);
+    }
+}
+
+fn run_node(script: &str) {
+    if let Some(directory) = set_up("node") {
+        let mut command = Command::new("node");
+        command.arg(scripts().join(script)).env("NODE_PATH", directory.join("node_modules"));
         run(command);
     }
 }
 
 #[test]
+fn redis_py() {
+    run_python("redis_py.py");
+}
+
+/// The locks of redis-py, python-redis-lock and pottery, and the plain ones: SETNX, IFEQ, DELIFEQ, DELEX.
+#[test]
+fn locks_of_python() {
+    run_python("locks.py");
+}
+
+#[test]
 fn ioredis_and_node_redis() {
-    if let Some(directory) = set_up("node") {
-        let mut command = Command::new("node");
-        command.arg(scripts().join("node.js")).env("NODE_PATH", directory.join("node_modules"));
-        run(command);
-    }
+    run_node("node.js");
+}
+
+#[test]
+fn redlock_4_and_5() {
+    run_node("redlock.js");
 }
