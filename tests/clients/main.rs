@@ -46,7 +46,8 @@ fn cluster() -> (Cluster, u16, Vec<u16>) {
 /// Runs a script; when it says so, the node that it does not talk to dies.
 fn run(mut command: Command) {
     let (mut cluster, victim, others) = cluster();
-    let ports: Vec<String> = others.into_iter().chain([victim]).map(|node| cluster.port(node).to_string()).collect();
+    let ports: Vec<String> =
+        others.into_iter().chain([victim]).map(|node| cluster.port(node).to_string()).collect();
     let mut script = command.args(&ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = Vec::new();
     for line in BufReader::new(script.stdout.take().unwrap()).lines() {

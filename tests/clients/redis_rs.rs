@@ -9,10 +9,12 @@ use std::time::Duration;
 
 /// Nothing here may run out by itself.
 const TTL: SetExpiry = SetExpiry::EX(300);
-const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 fn connect(cluster: &Cluster, node: u16, protocol: &str) -> Connection {
-    let client = Client::open(format!("redis://127.0.0.1:{}/?protocol={protocol}", cluster.port(node))).unwrap();
+    let client =
+        Client::open(format!("redis://127.0.0.1:{}/?protocol={protocol}", cluster.port(node))).unwrap();
     let connection = client.get_connection().unwrap();
     connection.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     connection
@@ -22,7 +24,8 @@ fn connect(cluster: &Cluster, node: u16, protocol: &str) -> Connection {
 fn commands() {
     let (cluster, _, nodes) = cluster();
     for protocol in ["resp2", "resp3"] {
-        let (mut one, mut two) = (connect(&cluster, nodes[0], protocol), connect(&cluster, nodes[1], protocol));
+        let (mut one, mut two) =
+            (connect(&cluster, nodes[0], protocol), connect(&cluster, nodes[1], protocol));
         let () = redis::cmd("FLUSHALL").query(&mut one).unwrap();
         assert_eq!(one.set::<_, _, String>("a", 1).unwrap(), "OK");
         assert_eq!(two.get::<_, i64>("a").unwrap(), 1);
@@ -54,7 +57,8 @@ fn commands() {
         assert_eq!(listener.get_message().unwrap().get_payload::<String>().unwrap(), "hello");
         let script = Script::new("return redis.call('incrby', KEYS[1], ARGV[1])");
         assert_eq!(script.key("sum").arg(2).invoke::<i64>(&mut one).unwrap(), 2);
-        let by_hash: i64 = redis::cmd("EVALSHA").arg(script.get_hash()).arg(1).arg("sum").arg(3).query(&mut two).unwrap();
+        let by_hash: i64 =
+            redis::cmd("EVALSHA").arg(script.get_hash()).arg(1).arg("sum").arg(3).query(&mut two).unwrap();
         assert_eq!(by_hash, 5);
         assert!(one.lpush::<_, _, i64>("a", 1).unwrap_err().to_string().contains("WRONGTYPE"));
     }
@@ -84,10 +88,14 @@ fn release(connection: &mut Connection, key: &str, owner: &str, by_script: bool)
 fn locks() {
     let (mut cluster, victim, nodes) = cluster();
     for (protocol, by_script) in [("resp2", false), ("resp3", true)] {
-        let (mut one, mut two) = (connect(&cluster, nodes[0], protocol), connect(&cluster, nodes[1], protocol));
+        let (mut one, mut two) =
+            (connect(&cluster, nodes[0], protocol), connect(&cluster, nodes[1], protocol));
         assert!(take(&mut one, "lock", "one"));
         assert!(!take(&mut two, "lock", "two"), "taken although it is held");
-        assert!(!extend(&mut two, "lock", "two") && !release(&mut two, "lock", "two", by_script), "somebody else's");
+        assert!(
+            !extend(&mut two, "lock", "two") && !release(&mut two, "lock", "two", by_script),
+            "somebody else's"
+        );
         assert!(extend(&mut one, "lock", "one") && release(&mut one, "lock", "one", by_script));
         assert!(!release(&mut one, "lock", "one", by_script), "released twice");
     }
@@ -119,7 +127,9 @@ fn locks() {
         });
         let goes_on = |when: &str| {
             let wanted = done.load(Ordering::SeqCst) + 10;
-            wait_for(&format!("ten more counts {when}"), || (done.load(Ordering::SeqCst) >= wanted).then_some(()));
+            wait_for(&format!("ten more counts {when}"), || {
+                (done.load(Ordering::SeqCst) >= wanted).then_some(())
+            });
         };
         goes_on("before the master dies");
         cluster.kill(victim);

@@ -239,7 +239,11 @@ const OWN: &[OwnCommand] = &[
         Own::Reply(Reply::Array(vec![seconds, micros]))
     }),
     ("PING", Arity::AtLeast(0), |_, args| {
-        Own::Reply(args.first().map_or(Reply::simple("PONG"), |text| Reply::bulk(text)))
+        Own::Reply(match args {
+            [] => Reply::simple("PONG"),
+            [text] => Reply::bulk(text),
+            _ => errors::wrong_arity_of("ping"),
+        })
     }),
     ("ECHO", Arity::Exactly(1), |_, args| Own::Reply(Reply::bulk(args[0]))),
     ("SELECT", Arity::Exactly(1), |_, args| match parse_integer(args[0]) {
@@ -251,30 +255,30 @@ const OWN: &[OwnCommand] = &[
     }),
 ];
 
-/// Commands of the connection that Redis knows and refuses to scripts: the others it does not know at all.
-const REFUSED: &[&str] = &[
-    "AUTH",
-    "CLIENT",
-    "CONFIG",
-    "DISCARD",
-    "EXEC",
-    "HELLO",
-    "MONITOR",
-    "MULTI",
-    "PSUBSCRIBE",
-    "PUNSUBSCRIBE",
-    "QUIT",
-    "RESET",
-    "SAVE",
-    "BGSAVE",
-    "SUBSCRIBE",
-    "UNSUBSCRIBE",
-    "UNWATCH",
-    "WAIT",
-    "WATCH",
-    "SLOWLOG",
-    "LATENCY",
-    "WARLOCK",
+/// Commands of the connection that Redis knows and refuses to scripts, after a look at the number of arguments: the others it does not know at all.
+const REFUSED: &[(&str, Arity)] = &[
+    ("AUTH", Arity::AtLeast(1)),
+    ("CLIENT", Arity::AtLeast(1)),
+    ("CONFIG", Arity::AtLeast(1)),
+    ("DISCARD", Arity::Exactly(0)),
+    ("EXEC", Arity::Exactly(0)),
+    ("HELLO", Arity::AtLeast(0)),
+    ("MONITOR", Arity::Exactly(0)),
+    ("MULTI", Arity::Exactly(0)),
+    ("PSUBSCRIBE", Arity::AtLeast(1)),
+    ("PUNSUBSCRIBE", Arity::AtLeast(0)),
+    ("QUIT", Arity::AtLeast(0)),
+    ("RESET", Arity::Exactly(0)),
+    ("SAVE", Arity::Exactly(0)),
+    ("BGSAVE", Arity::AtLeast(0)),
+    ("SUBSCRIBE", Arity::AtLeast(1)),
+    ("UNSUBSCRIBE", Arity::AtLeast(0)),
+    ("UNWATCH", Arity::Exactly(0)),
+    ("WAIT", Arity::Exactly(2)),
+    ("WATCH", Arity::AtLeast(1)),
+    ("SLOWLOG", Arity::AtLeast(1)),
+    ("LATENCY", Arity::AtLeast(1)),
+    ("WARLOCK", Arity::AtLeast(0)),
 ];
 
 /// What a script called: refused, answered, or a command of the table.
@@ -298,7 +302,11 @@ fn resolve(
         });
     }
     let Some(spec) = lookup(name) else {
-        return Err(if REFUSED.iter().any(|refused| is(name, refused)) { NOT_ALLOWED } else { UNKNOWN });
+        return Err(match REFUSED.iter().find(|(refused, _)| is(name, refused)) {
+            None => UNKNOWN,
+            Some((_, arity)) if !arity.allows(args.len()) => WRONG_COUNT,
+            Some(_) => NOT_ALLOWED,
+        });
     };
     match () {
         () if !spec.arity.allows(args.len()) => Err(WRONG_COUNT),

@@ -8,6 +8,7 @@ mod bits;
 mod hashes;
 mod keys;
 mod lists;
+mod scripts;
 mod strings;
 mod transactions;
 
@@ -32,7 +33,7 @@ pub const NOT_GENERATED: &[(&str, &[&str])] = &[
     ("newer than the reference; examples in storage/src/commands/tests", &["DELIFEQ", "DELEX"]),
     (
         "scripts have a table of their own; read-only ones are no writes here",
-        &["EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
+        &["EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"],
     ),
     ("begins every sequence; with arguments it is generated as FLUSHDB", &["FLUSHALL"]),
     ("every run says it at its beginning; its reply names the server", &["HELLO"]),
@@ -67,9 +68,17 @@ pub const NOT_GENERATED: &[(&str, &[&str])] = &[
 
 /// Every command that is generated.
 pub fn makers() -> impl Iterator<Item = &'static Maker> {
-    [bits::MAKERS, strings::MAKERS, keys::MAKERS, hashes::MAKERS, lists::MAKERS, transactions::MAKERS]
-        .into_iter()
-        .flatten()
+    [
+        bits::MAKERS,
+        strings::MAKERS,
+        keys::MAKERS,
+        hashes::MAKERS,
+        lists::MAKERS,
+        transactions::MAKERS,
+        scripts::MAKERS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Makes one command after the other.
