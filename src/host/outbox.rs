@@ -143,7 +143,14 @@ impl Outbox {
 
     /// Queues a message, encoded as `frame`; drops it when the peer is not connected or too far behind.
     pub fn push(&self, frame: &[u8], message: &Message) {
-        let class = class_of(message);
+        self.push_as(class_of(message), frame, message);
+        if matches!(message, Message::Release { .. }) {
+            // A heartbeat or a P2a that comes behind it would bind the peer again, and a hand-over would take a whole lease. So it goes behind both.
+            self.push_as(Class::Urgent, frame, message);
+        }
+    }
+
+    fn push_as(&self, class: Class, frame: &[u8], message: &Message) {
         let mut queues = self.queues.borrow_mut();
         let fits = match class {
             Class::Urgent => queues.urgent.len() + frame.len() <= QUEUE_BYTES_MAX,
@@ -313,6 +320,20 @@ pub(super) mod tests {
     pub fn heartbeat() -> Message {
         let (promised, sent_at) = (ballot(), Time(1));
         Message::HeartbeatAnswer { ballot: ballot(), seq: 1, sent_at, promised, granted: true, life: 1 }
+    }
+
+    #[test]
+    fn a_release_comes_behind_everything_that_binds() {
+        let outbox = Outbox::default();
+        outbox.data.is_up.set(true);
+        outbox.pulse.is_up.set(true);
+        let release = Message::Release { ballot: Ballot::default(), successor: consensus::NodeId(2) };
+        outbox.push(b"proposal", &large_proposal());
+        outbox.push(b"heartbeat", &heartbeat());
+        outbox.push(b"release", &release);
+        assert_eq!(outbox.next(Lane::Pulse).unwrap(), "heartbeatrelease");
+        assert_eq!(outbox.next(Lane::Data).unwrap(), "proposal");
+        assert_eq!(outbox.next(Lane::Data).unwrap(), "release");
     }
 
     #[test]
