@@ -289,6 +289,7 @@ fn large(message: &Message) -> Option<Large> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::codec;
     use consensus::{Address, Body, Command, NodeId, Origin, PValue, RoleId, Time, Value, Watermark};
