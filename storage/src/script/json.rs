@@ -81,7 +81,7 @@ fn encode(
     out: &mut Vec<u8>,
     depth: usize,
 ) -> Result<(), Fault> {
-    call.spend(5)?;
+    call.spend(10)?;
     match value {
         Value::Nil | Value::Null => out.extend(b"null"),
         Value::Bool(true) => out.extend(b"true"),
@@ -357,7 +357,7 @@ impl Reader<'_, '_> {
     }
 
     fn value_of(&mut self, token: (Token, usize)) -> Result<Value, Fault> {
-        self.call.spend(8)?;
+        self.call.spend(16)?;
         Ok(match token.0 {
             Token::Text(text) => Value::Str(text.into()),
             Token::Number(number) => Value::Number(number),

@@ -3,6 +3,7 @@
 use super::{eval, text};
 use crate::machine::tests::support::Lab;
 use crate::reply::Reply;
+use std::time::Instant;
 
 const EXHAUSTED: &str = "ERR the script was stopped: it does too much at once";
 const FULL: &str = "ERR the script was stopped: it holds too much memory";
@@ -106,10 +107,56 @@ fn what_runs_away_stops_and_nothing_of_it_is_done() {
         let mut lab = Lab::new();
         lab.say("SET before 1");
         let source = format!("redis.call('set', 'x', 'y') redis.call('incr', 'before'); {source}");
-        println!("{name}");
+        let start = Instant::now();
         let reply = text(&eval(&mut lab, &source, &[]));
+        println!("{name}: {:.0?}", start.elapsed());
         assert!(reply.starts_with(expected), "{name}: {reply}");
         assert_eq!(lab.say("MGET x before"), "[nil \"1\"]", "{name}");
+    }
+}
+
+/// Scripts made to take long for their steps. (docs/scripts.md tells of some whose work is not counted.)
+const WORST: &[(&str, &str)] = &[
+    (
+        "arguments of calls",
+        "local t = {} for i = 1, 7000 do t[i] = i end local function f(...) return ... end while true do f(unpack(t)) end",
+    ),
+    (
+        "arguments kept in tables",
+        "local t = {} for i = 1, 7000 do t[i] = i end local function f(...) return {...} end while true do f(unpack(t)) end",
+    ),
+    (
+        "comparisons of 1 KB",
+        "local a = ('x'):rep(1e3) local b, c = a .. 'b', a .. 'c' while true do local _ = b < c end",
+    ),
+    ("lengths of lists", "local t = {} for i = 1, 1e5 do t[i] = i end while true do local n = #t end"),
+    ("tables that grow and are dropped", "while true do local t = {} for i = 1, 1000 do t[i] = i end end"),
+    ("closures", "while true do local f = function() return f end end"),
+    (
+        "sorting",
+        "while true do local t = {} for i = 1, 1000 do t[i] = (i * 7919) % 1000 end table.sort(t) end",
+    ),
+    ("writes", "local i = 0 while true do i = i + 1 redis.call('set', 'k' .. i, i) end"),
+    (
+        "writes of 100 KB",
+        "local v = ('x'):rep(1e5) local i = 0 while true do i = i + 1 redis.call('set', 'k', v .. i) end",
+    ),
+];
+
+/// What they take is printed, for docs/scripts.md; here it is that they end, at the same point in two rooms.
+#[test]
+fn the_worst_for_their_steps_end() {
+    for (name, source) in WORST {
+        let mut replies = Vec::new();
+        for _ in 0..2 {
+            let mut lab = Lab::new();
+            let start = Instant::now();
+            replies.push((text(&eval(&mut lab, source, &[])), crate::script::left()));
+            println!("{name}: {:.0?}, {}", start.elapsed(), replies[0].0);
+        }
+        let is_stopped = [EXHAUSTED, FULL].iter().any(|reply| replies[0].0.starts_with(reply));
+        assert!(is_stopped, "{name}: {}", replies[0].0);
+        assert_eq!(replies[0], replies[1], "{name}");
     }
 }
 
