@@ -75,11 +75,12 @@ pub fn force_new_cluster(directory: &Path) -> Result<Reborn, Box<dyn Error>> {
         .and_then(|member| Contact::from_bytes(&member.contact))
         .ok_or("the node does not know its own address any more")?;
     let old = directory.join(format!("before-recovery-{}", NodeIdentity::short(&identity.cluster)));
-    fs::create_dir(&old)?;
     let slot = loaded.slot;
     // The new rows are read from the old files, so those go aside when the new ones are there.
     let unfinished = directory.join("recovering");
     let new = found(loaded, &unfinished, &contact, Some(identity.secret))?;
+    // Not before: who tries again after a failure (no room) must not stumble over it.
+    fs::create_dir(&old)?;
     for name in ["identity", "started", "journal", "snapshots", "store"] {
         let path = directory.join(name);
         if path.exists() {

@@ -40,6 +40,7 @@ impl Running {
             ]));
         }
         let verdict = match (sums.len(), is_missing) {
+            (0, _) => "unknown: no member has summed its rows in time",
             (2.., _) => "different",
             (_, true) => "the same on all that answered",
             _ => "the same",

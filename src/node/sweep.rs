@@ -9,6 +9,8 @@ use consensus::Now;
 use server::Ticket;
 use std::rc::Rc;
 use std::time::Duration;
+use storage::machine::Machine;
+use storage::store::{AnyStore, StoreError};
 
 /// How often the master looks for keys whose time has passed.
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
@@ -45,6 +47,14 @@ pub(super) fn payload() -> Bytes {
     storage::commands::sweep(SWEEP_KEYS)
 }
 
+/// What there is to remove, as a command.
+fn due(machine: &Machine<AnyStore>, cluster_ms: u64) -> Result<Option<Bytes>, StoreError> {
+    if machine.next_deadline_ms()?.is_some_and(|due| due <= cluster_ms) {
+        return Ok(Some(payload()));
+    }
+    Ok(machine.has_garbage()?.then(|| storage::commands::reap(SWEEP_KEYS)))
+}
+
 /// Runs until the task is dropped.
 pub(super) async fn sweep(node: Rc<Running>) {
     loop {
@@ -56,16 +66,12 @@ pub(super) async fn sweep(node: Rc<Running>) {
             continue;
         }
         let cluster_ms = core.node.leader().cluster_ms(now);
-        let is_due =
-            core.backend.machine.next_deadline_ms().is_ok_and(|due| due.is_some_and(|due| due <= cluster_ms));
-        let payload = if is_due {
-            payload()
-        } else if core.backend.machine.has_garbage().unwrap_or(false) {
-            storage::commands::reap(SWEEP_KEYS)
-        } else {
-            continue;
-        };
-        core.submit(payload, Ticket { connection: 0, place: 0 }, now);
+        match due(&core.backend.machine, cluster_ms) {
+            Ok(None) => continue,
+            Ok(Some(payload)) => core.submit(payload, Ticket { connection: 0, place: 0 }, now),
+            // Told before the next turn, which is the last.
+            Err(error) => core.backend.failure = Some(error),
+        }
         node.wake.notify_one();
     }
 }

@@ -33,6 +33,8 @@ impl Running {
             if let Some(face) = self.face.get() {
                 face.breathe();
             }
+            // What was found between two turns: nothing more is applied to a store that has failed, and nothing answered from it.
+            self.check_store()?;
             let todo = self.core.borrow_mut().turn(clock::now())?;
             let has_more = self.handle(todo, me)?;
             // Connections that became readable get their turn first, so that what they bring joins the next one.
@@ -74,11 +76,16 @@ impl Running {
         view.current.voters().count() > 1 && self.core.borrow().node.leader().is_master(clock::now())
     }
 
+    fn check_store(&self) -> Result<(), NodeError> {
+        match &self.core.borrow().backend.failure {
+            Some(error) => Err(NodeError::Failed(format!("the store failed: {error}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Does what a turn left to do. True: another turn is due at once.
     fn handle(&self, todo: Todo, me: &Identity) -> Result<bool, NodeError> {
-        if let Some(error) = &self.core.borrow().backend.failure {
-            return Err(NodeError::Failed(format!("the store failed: {error}")));
-        }
+        self.check_store()?;
         let mut has_more = false;
         if let Some(face) = self.face.get() {
             face.begin_turn(todo.changes);

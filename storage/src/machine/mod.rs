@@ -140,12 +140,13 @@ impl<S: Store> Machine<S> {
 
     /// Executes a command. Its changes are seen by the commands after it; see the module's description for when its reply may be sent.
     pub fn apply_for(&mut self, stamp: &Stamp, caller: Caller, payload: &Bytes) -> Reply {
-        assert!(stamp.slot > self.meta.applied, "R3: slot {} is finished already", stamp.slot);
-        assert!(self.open_slot.is_none_or(|open| open == stamp.slot), "R3: the slot before is not finished");
-        self.open_slot = Some(stamp.slot);
+        // First: a slot that could not be finished stays open, and the host may be in the middle of several.
         if self.failed.is_some() {
             return Reply::error("ERR the store failed; the node must be restarted");
         }
+        assert!(stamp.slot > self.meta.applied, "R3: slot {} is finished already", stamp.slot);
+        assert!(self.open_slot.is_none_or(|open| open == stamp.slot), "R3: the slot before is not finished");
+        self.open_slot = Some(stamp.slot);
         let Some(command) = payload::decode_command(payload) else {
             return Reply::error("ERR malformed log entry");
         };
@@ -184,11 +185,11 @@ impl<S: Store> Machine<S> {
 
     /// Makes the changes of a slot permanent, together with the fact that the slot is applied. Also for slots without commands.
     pub fn finish_slot(&mut self, slot: u64) -> Result<(), StoreError> {
-        assert!(slot > self.meta.applied, "R3: slot {slot} is finished already");
-        assert!(self.open_slot.is_none_or(|open| open == slot), "R3: another slot is open");
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        assert!(slot > self.meta.applied, "R3: slot {slot} is finished already");
+        assert!(self.open_slot.is_none_or(|open| open == slot), "R3: another slot is open");
         self.meta.applied = slot;
         let mut batch = std::mem::take(&mut self.spare);
         batch.clear();

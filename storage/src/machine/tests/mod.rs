@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod determinism;
+mod failing;
 pub(crate) mod support;
 mod transactions;
 mod twin;

@@ -43,6 +43,20 @@ impl Home {
         }
     }
 
+    /// Refuses rows that are named but not there: the engine would make an empty database in their place.
+    pub(super) fn must_have(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path_of(name);
+        if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Ok(());
+        }
+        Err(StoreError::new(format!(
+            "{} is missing or empty, but {} names it; put it back, or remove this node from its cluster, empty its directory and add it again as a new \
+             member",
+            path.display(),
+            self.directory.join("current").display()
+        )))
+    }
+
     fn names(&self) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.directory).map_err(self.failed("list the rows"))? {
@@ -78,7 +92,13 @@ impl Home {
     pub(super) fn remove_others(&self, keep: &str) -> Result<(), StoreError> {
         for name in self.names()?.into_iter().filter(|name| name != keep) {
             let path = self.path_of(&name);
-            fs::remove_dir_all(&path).map_err(self.failed("remove old rows"))?;
+            match fs::remove_dir_all(&path) {
+                // Who had it last may be removing it just now.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.failed("remove old rows")(error));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

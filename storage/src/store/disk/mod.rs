@@ -103,11 +103,15 @@ impl Workshop {
     /// When it cannot be read.
     pub fn open(&self) -> Result<Option<(DiskStore, Option<Attachment>)>, StoreError> {
         let Some(name) = self.home.current()? else { return Ok(None) };
-        self.home.remove_others(&name)?;
+        self.home.must_have(&name)?;
         let engine = Engine::open(&self.home.path_of(&name), self.cache_bytes)?;
         // What an earlier process left to the system may still be lost with the power; what is told from here on must not rest on that.
         engine.sync()?;
         let attachment = engine.attachment()?;
+        // Not before it is known that the rows are there: what does not count may be all that an operator has left.
+        if attachment.is_some() {
+            self.home.remove_others(&name)?;
+        }
         Ok(Some((DiskStore::around(self, engine)?, attachment)))
     }
 
@@ -141,7 +145,7 @@ impl Workshop {
     /// Takes prepared rows in place of all that `old` has. Snapshots of the old rows may be read to their end.
     ///
     /// # Errors
-    /// When the disk says no; the rows are the old ones then.
+    /// When the disk says no; the node must stop then, and finds the old rows or the new ones, whole, when it starts again.
     pub fn adopt(&self, old: &DiskStore, prepared: Prepared) -> Result<DiskStore, StoreError> {
         let new = self.make_current(prepared)?;
         old.engine.give_up();
@@ -150,8 +154,10 @@ impl Workshop {
 
     fn make_current(&self, prepared: Prepared) -> Result<DiskStore, StoreError> {
         let Prepared { engine, name } = prepared;
-        self.home.set_current(&name)?;
+        // Before they are named: if the disk then says no, nobody knows whether the name is written, and both sets of rows must stay until the
+        // next opening finds out.
         engine.keep();
+        self.home.set_current(&name)?;
         DiskStore::around(self, engine)
     }
 }

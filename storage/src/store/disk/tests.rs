@@ -188,3 +188,52 @@ fn a_store_in_use_is_not_opened_twice_and_a_damaged_name_is_told() {
     assert!(error.contains("damaged"), "{error}");
     assert!(workshop(&directory.path().join("nowhere")).open().unwrap().is_none());
 }
+
+#[test]
+fn rows_that_are_named_but_gone_are_told_and_nothing_else_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = fresh(directory.path());
+    store.seal(attachment(1), true).unwrap();
+    store.settle().unwrap();
+    drop(store);
+    let (rows, other) = (directory.path().join("rows-1"), directory.path().join("rows-7"));
+    std::fs::create_dir(&other).unwrap();
+    let aside = directory.path().join("aside");
+    std::fs::rename(&rows, &aside).unwrap();
+    for is_empty in [false, true] {
+        if is_empty {
+            std::fs::create_dir(&rows).unwrap();
+        }
+        let error = workshop(directory.path()).open().map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("rows-1 is missing or empty"), "{error}");
+        assert!(other.exists());
+        assert_eq!(rows.exists(), is_empty, "no database was made in its place");
+    }
+    // Put back, it is opened, and what does not count goes.
+    std::fs::remove_dir(&rows).unwrap();
+    std::fs::rename(&aside, &rows).unwrap();
+    assert_eq!(workshop(directory.path()).open().unwrap().unwrap().1, Some(attachment(1)));
+    assert!(!other.exists());
+}
+
+#[test]
+fn while_nobody_knows_which_rows_count_both_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = fresh(directory.path());
+    store.seal(attachment(1), true).unwrap();
+    store.settle().unwrap();
+    let shop = workshop(directory.path());
+    let row = Ok::<_, StoreError>((RowKey::new(b"new"), RowValue::new(&[9; 8])));
+    let prepared = shop.prepare(std::iter::once(row), Some(&attachment(9))).unwrap();
+    // The disk says no when they are to be named.
+    let in_the_way = directory.path().join("current.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let error = shop.adopt(&store, prepared).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("cannot write 'current'"), "{error}");
+    drop(store);
+    for name in ["rows-1", "rows-2"] {
+        assert!(directory.path().join(name).join("keyspaces").exists(), "{name} is gone");
+    }
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(shop.open().unwrap().unwrap().1, Some(attachment(1)));
+}
