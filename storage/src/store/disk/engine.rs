@@ -104,6 +104,11 @@ impl Engine {
         self.cache_bytes
     }
 
+    /// What the rows take on the disk, without those that are only in the engine's journal.
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.rows.disk_space()
+    }
+
     /// Its directory stays.
     pub(super) fn keep(&self) {
         self.place.is_wanted.store(true, Ordering::Release);

@@ -35,7 +35,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use writer::{Job, Writer};
+use writer::{Job, PATIENCE, Writer};
 
 /// A layer is worth an engine's batch when it is about this large.
 const LAYER_BYTES: usize = 4 << 20;
@@ -165,7 +165,13 @@ impl Workshop {
 impl DiskStore {
     fn around(workshop: &Workshop, engine: Engine) -> Result<DiskStore, StoreError> {
         let engine = Arc::new(engine);
-        let writer = Writer::start(engine.clone(), workshop.wake.clone())?;
+        let theirs = engine.clone();
+        let put = move |Job { rows, attachment, is_synced }: Job| {
+            theirs.commit(&rows, &attachment)?;
+            drop(rows);
+            if is_synced { theirs.sync() } else { Ok(()) }
+        };
+        let writer = Writer::start(put, workshop.wake.clone(), PATIENCE)?;
         Ok(DiskStore {
             home: workshop.home.clone(),
             engine,
@@ -189,7 +195,7 @@ impl DiskStore {
     /// Waits while the engine is far behind: the only thing that bounds the memory of a node that is written to faster than its disk takes it.
     ///
     /// # Errors
-    /// When the engine has failed.
+    /// When the engine has failed, or has taken nothing for a minute.
     pub fn seal(&mut self, attachment: Attachment, is_synced: bool) -> Result<(), StoreError> {
         assert!(!self.has_staged, "S2: a layer ends at a commit, never in the middle of a unit");
         self.let_go()?;
@@ -226,6 +232,13 @@ impl DiskStore {
     pub fn settle(&mut self) -> Result<(), StoreError> {
         self.writer.wait_for_room(self.sealed.len(), 1)?;
         self.let_go()
+    }
+
+    /// About how many bytes a file with all rows has. Less than it will be when the engine could compress them well.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        let sealed = self.sealed.len() * LAYER_BYTES;
+        self.engine.row_bytes() + (self.active_bytes + sealed) as u64
     }
 
     fn layers(&self) -> impl Iterator<Item = &Tree> {

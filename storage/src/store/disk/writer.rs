@@ -1,7 +1,9 @@
 //! The thread that gives sealed layers to the engine, one after the other.
+//!
+//! An engine that has lost its own threads (a full disk ends them) may keep a commit waiting for ever. So nobody waits for ever here: whoever has
+//! seen no layer arrive for a minute takes the store for failed, and the thread that is stuck is left behind.
 
 use super::Attachment;
-use super::engine::Engine;
 use crate::store::StoreError;
 use crate::store::tree::Tree;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,6 +13,8 @@ use std::time::Duration;
 
 /// How long a writer of rows is held up when the engine begins to fall behind: short beside a lease.
 const BRAKE: Duration = Duration::from_millis(25);
+/// An engine that takes no layer for so long has failed. A busy one, on a slow disk, takes one in seconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A layer on its way.
 pub(super) struct Job {
@@ -23,11 +27,16 @@ pub(super) struct Job {
 struct Progress {
     /// Layers that the engine does not have yet.
     waiting: usize,
+    /// Layers that it got.
+    done: u64,
     /// The newest boundary that is durable, until it is told.
     durable: Option<u64>,
     failed: Option<StoreError>,
+    /// The engine took nothing for too long: nobody waits for it any more.
+    is_stuck: bool,
     /// Nobody wants the rest.
     is_over: bool,
+    has_ended: bool,
 }
 
 #[derive(Default)]
@@ -40,6 +49,39 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits while `must_wait`, and the engine goes on.
+    fn wait_while(&self, patience: Duration, must_wait: impl Fn(&Progress) -> bool) -> MutexGuard<'_, Progress> {
+        let mut progress = self.lock();
+        while must_wait(&progress) && !progress.is_stuck {
+            let done = progress.done;
+            let (after, timeout) =
+                self.changed.wait_timeout(progress, patience).unwrap_or_else(PoisonError::into_inner);
+            progress = after;
+            if timeout.timed_out() && progress.done == done && must_wait(&progress) {
+                progress.is_stuck = true;
+                progress.failed.get_or_insert_with(|| {
+                    StoreError::new(format!(
+                        "the engine has taken no rows for {patience:?}; look whether the disk is full or broken, and start the node again"
+                    ))
+                });
+            }
+        }
+        progress
+    }
+}
+
+/// Tells the end of the thread, also if the engine panics.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut progress = self.0.lock();
+        progress.has_ended = true;
+        progress.failed.get_or_insert_with(|| StoreError::new("the store's thread has ended"));
+        drop(progress);
+        self.0.changed.notify_all();
+    }
 }
 
 /// See the module's description.
@@ -48,21 +90,24 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     wake: Arc<dyn Fn() + Send + Sync>,
+    patience: Duration,
 }
 
 impl Writer {
+    /// Starts a thread that gives layers to `put`, which returns when the engine has one, durably if it is to be synced.
     pub(super) fn start(
-        engine: Arc<Engine>,
+        put: impl FnMut(Job) -> Result<(), StoreError> + Send + 'static,
         wake: Arc<dyn Fn() + Send + Sync>,
+        patience: Duration,
     ) -> Result<Writer, StoreError> {
         let (sender, jobs) = channel();
         let shared = Arc::new(Shared::default());
         let (theirs, waker) = (shared.clone(), wake.clone());
         let thread = std::thread::Builder::new()
             .name("store".into())
-            .spawn(move || write(&engine, &jobs, &theirs, &*waker))
+            .spawn(move || write(put, &jobs, &theirs, &*waker))
             .map_err(|error| StoreError::new(format!("cannot start the store's thread: {error}")))?;
-        Ok(Writer { jobs: Some(sender), shared, thread: Some(thread), wake })
+        Ok(Writer { jobs: Some(sender), shared, thread: Some(thread), wake, patience })
     }
 
     pub(super) fn wake(&self) -> Arc<dyn Fn() + Send + Sync> {
@@ -92,44 +137,56 @@ impl Writer {
         if known * 2 < most {
             return Ok(());
         }
-        let mut progress = self.shared.lock();
+        let progress = self.shared.lock();
         if progress.waiting < most && progress.waiting * 2 >= most && progress.failed.is_none() {
-            let result = self.shared.changed.wait_timeout(progress, BRAKE);
-            progress = result.unwrap_or_else(PoisonError::into_inner).0;
+            drop(self.shared.changed.wait_timeout(progress, BRAKE));
+        } else {
+            drop(progress);
         }
-        while progress.waiting >= most && progress.failed.is_none() {
-            progress = self.shared.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
-        }
+        let progress = self.shared.wait_while(self.patience, |progress| {
+            progress.waiting >= most && progress.failed.is_none()
+        });
         progress.failed.clone().map_or(Ok(()), Err)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
         self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        let mut progress = self.shared.lock();
+        progress.is_over = true;
+        drop(progress);
+        let progress = self.shared.wait_while(self.patience, |progress| !progress.has_ended);
+        let has_ended = progress.has_ended;
+        drop(progress);
+        if let Some(thread) = self.thread.take().filter(|_| has_ended) {
             // It panics only if the engine does, and then there is nothing to add to its message.
             let _ = thread.join();
         }
     }
 }
 
-fn write(engine: &Engine, jobs: &Receiver<Job>, shared: &Shared, wake: &dyn Fn()) {
-    for Job { rows, attachment, is_synced } in jobs {
+fn write(
+    mut put: impl FnMut(Job) -> Result<(), StoreError>,
+    jobs: &Receiver<Job>,
+    shared: &Shared,
+    wake: &dyn Fn(),
+) {
+    let _ending = Ending(shared);
+    for job in jobs {
         if shared.lock().is_over {
             return;
         }
-        let written = engine.commit(&rows, &attachment);
-        drop(rows);
-        let outcome = written.and_then(|()| if is_synced { engine.sync() } else { Ok(()) });
+        let (slot, is_synced) = (job.attachment.slot, job.is_synced);
+        let outcome = put(job);
         let mut progress = shared.lock();
         let is_failed = outcome.is_err();
         match outcome {
             Ok(()) => {
                 progress.waiting -= 1;
+                progress.done += 1;
                 if is_synced {
-                    progress.durable = Some(attachment.slot);
+                    progress.durable = Some(slot);
                 }
             }
             Err(error) => progress.failed = Some(error),
@@ -141,6 +198,63 @@ fn write(engine: &Engine, jobs: &Receiver<Job>, shared: &Shared, wake: &dyn Fn()
         }
         if is_failed {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// No test waits so long unless it fails.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn job(slot: u64) -> Job {
+        Job { rows: Tree::default(), attachment: Attachment { slot, bytes: bytes::Bytes::new() }, is_synced: true }
+    }
+
+    #[test]
+    fn an_engine_that_takes_nothing_is_not_waited_for_for_ever() {
+        let (go_on, is_stuck) = channel::<()>();
+        let put = move |job: Job| {
+            if job.attachment.slot == 2 {
+                // Until the test ends.
+                let _ = is_stuck.recv();
+            }
+            Ok(())
+        };
+        let writer = Writer::start(put, Arc::new(|| ()), Duration::from_millis(50)).unwrap();
+        writer.submit(job(1)).unwrap();
+        let begin = Instant::now();
+        while writer.take_durable() != Some(1) {
+            assert!(begin.elapsed() < LONG, "waited for the first layer");
+            std::thread::yield_now();
+        }
+        writer.submit(job(2)).unwrap();
+        let (done, outcome) = channel();
+        std::thread::spawn(move || {
+            let _ = done.send(writer.wait_for_room(1, 1).map_err(|error| error.to_string()));
+            drop(writer);
+            let _ = done.send(Ok(()));
+        });
+        let error = outcome.recv_timeout(LONG).expect("waited for the writer to give up").unwrap_err();
+        assert!(error.contains("taken no rows"), "{error}");
+        outcome.recv_timeout(LONG).expect("waited for the writer to be dropped").unwrap();
+        drop(go_on);
+    }
+
+    #[test]
+    fn an_engine_that_panics_or_says_no_is_told_at_once() {
+        for panics in [true, false] {
+            let put = move |_: Job| {
+                assert!(!panics, "the engine panics");
+                Err(StoreError::new("the engine says no"))
+            };
+            let writer = Writer::start(put, Arc::new(|| ()), LONG * 10).unwrap();
+            writer.submit(job(1)).unwrap();
+            let error = writer.wait_for_room(1, 1).unwrap_err().to_string();
+            assert!(error.contains(if panics { "has ended" } else { "says no" }), "{error}");
         }
     }
 }
