@@ -105,7 +105,7 @@ fn everything(directory: &Path, identity: &NodeIdentity) -> Result<(Loaded, u64)
     let snapshots = Snapshots::open(directory.join("snapshots"), identity.cluster, Arc::new(|| ()))?;
     // Rows on disk are only looked at: what is applied here stays in memory.
     let newest = if disk::is_used(directory) {
-        let store = Disk::new(directory, STORE_CACHE, identity, Arc::new(|| ()));
+        let store = Disk::new((directory, 0), STORE_CACHE, identity, Arc::new(|| ()));
         Some(store.open(identity, &snapshots)?)
     } else {
         snapshots.newest()?

@@ -1,6 +1,7 @@
 //! A node's snapshots: taken beside the running machine, sent to peers in pieces, put together from pieces, loaded.
 
 use crate::codec;
+use crate::disk::Spare;
 use bytes::Bytes;
 use consensus::{Ledger, Message, ViewState};
 use serde::{Deserialize, Serialize};
@@ -217,12 +218,29 @@ impl Snapshots {
     /// Whether one should be taken now.
     #[must_use]
     pub fn is_due(&self, journal_bytes: u64) -> bool {
-        let may_try = self.retry_at.is_none_or(|at| at <= Instant::now());
-        !self.is_writing && may_try && journal_bytes > JOURNAL_BYTES
+        !self.is_writing && self.may_try() && journal_bytes > JOURNAL_BYTES
     }
 
-    /// Begins to write one, on a thread of its own.
-    pub fn take(&mut self, ledger: &Ledger, view: &ViewState, machine: &Machine<AnyStore>) {
+    /// Not so soon after a failure.
+    #[must_use]
+    pub fn may_try(&self) -> bool {
+        self.retry_at.is_none_or(|at| at <= Instant::now())
+    }
+
+    /// One cannot be written now: it is not tried again for a while.
+    pub fn put_off(&mut self, why: &str) {
+        warn!(error = why, "a snapshot could not be written; it is tried again soon");
+        self.retry_at = Some(Instant::now() + RETRY_AFTER);
+    }
+
+    /// Begins to write one, on a thread of its own, as long as there is room above `spare`, if that is given.
+    pub fn take(
+        &mut self,
+        ledger: &Ledger,
+        view: &ViewState,
+        machine: &Machine<AnyStore>,
+        spare: Option<&Spare>,
+    ) {
         if self.is_writing {
             return;
         }
@@ -232,16 +250,20 @@ impl Snapshots {
             Place::Disk(directory) => Some(directory.clone()),
             Place::Memory(_) => None,
         };
-        let (handle, id) = (machine.snapshot(), self.id);
+        let (handle, id, spare) = (machine.snapshot(), self.id, spare.cloned());
         let (done, wake) = (self.done.clone(), self.wake.clone());
         let write = move || {
             // On Linux the niceness is the thread's own: a snapshot takes what the node leaves over. If the system says no, it is only faster.
             let _ = rustix::process::nice(SNAPSHOT_NICENESS);
             let written = match directory {
                 Some(directory) => {
-                    snapshot::write(&directory, id, &attachment, &handle).and_then(|written| {
-                        snapshot::remove_old(&directory, KEEP).map(|()| (written.slot, None))
-                    })
+                    let has_room = || {
+                        let check = spare.as_ref().map_or(Ok(()), |spare| spare.check(0));
+                        check.map_err(|why| io::Error::new(io::ErrorKind::StorageFull, why))
+                    };
+                    snapshot::write_while(&directory, id, &attachment, &handle, &has_room).and_then(
+                        |written| snapshot::remove_old(&directory, KEEP).map(|()| (written.slot, None)),
+                    )
                 }
                 None => snapshot::encode(id, &attachment, &handle)
                     .map(|bytes| (handle.applied(), Some(Bytes::from(bytes)))),
@@ -270,8 +292,7 @@ impl Snapshots {
                 Some(slot)
             }
             Err(error) => {
-                warn!(error, "a snapshot could not be written; it is tried again soon");
-                self.retry_at = Some(Instant::now() + RETRY_AFTER);
+                self.put_off(&error);
                 None
             }
         }
@@ -351,6 +372,15 @@ impl Snapshots {
                 Ok(())
             }
             _ => Err(io::Error::other("a piece of a snapshot whose beginning is missing")),
+        }
+    }
+
+    /// How many bytes of pieces are on the disk, to be overwritten when another snapshot begins.
+    #[must_use]
+    pub fn incoming_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Disk(directory) => fs::metadata(directory.join("incoming")).map_or(0, |file| file.len()),
+            Place::Memory(_) => 0,
         }
     }
 

@@ -203,3 +203,59 @@ fn backups_and_recovery_work_from_rows_on_disk() {
     check(&mut reborn.client(1), 2, 1_500..2_500);
     assert_eq!(reborn.client(1).must(&["DBSIZE"]).integer(), Some(2_500));
 }
+
+#[test]
+fn without_room_nothing_is_copied_and_it_goes_on_when_there_is_some() {
+    const NO_ROOM: [&str; 2] = ["--disk-reserve", "1000000gb"];
+    const PLENTY: [&str; 2] = ["--disk-reserve", "0"];
+    let mut options = on_disk(2);
+    options.env = vec![("WARLOCK_CLUSTER_SECRET".into(), SECRET.into())];
+    let mut cluster = Cluster::unformed(options);
+    cluster.run(1);
+    write(&mut cluster.client(1), 1, 0..300);
+    cluster.client(1).must(&["WARLOCK", "SNAPSHOT"]);
+    wait_for("the rows to be durable", || {
+        let status = cluster.client(1).must(&["WARLOCK", "STATUS"]);
+        (status.field("journal_bytes")?.integer()? < 500_000).then_some(())
+    });
+    // A backup.
+    cluster.kill(1);
+    cluster.set_flags(&[&DISK[..], &NO_ROOM].concat());
+    cluster.run(1);
+    let refused = cluster.client(1).ask(&["WARLOCK", "BACKUP"]).unwrap().to_string();
+    assert!(refused.contains("nothing was done: no room on the disk"), "{refused}");
+    // A copy that this node writes for another.
+    let flags = [&DISK[..], &PLENTY, &["--wait-for-invitation"]].concat();
+    cluster.set_flags(&flags);
+    cluster.run(2);
+    cluster.client(2).must(&["PING"]);
+    let (mut client, two) = (cluster.client(1), cluster.peer_address(2));
+    let added = std::thread::spawn(move || client.ask(&["WARLOCK", "ADD", &two]));
+    let says = |node: u16, what: &str| {
+        wait_for(&format!("node {node} to say: {what}"), || cluster.log(node).contains(what).then_some(()));
+    };
+    says(1, "a snapshot could not be written");
+    assert!(!cluster.log(1).contains("snapshot taken"));
+    // A copy that it could write, and the other has no room for.
+    cluster.kill(2);
+    cluster.set_flags(&[&DISK[..], &NO_ROOM, &["--wait-for-invitation"]].concat());
+    cluster.run(2);
+    cluster.kill(1);
+    cluster.set_flags(&[&DISK[..], &PLENTY].concat());
+    cluster.run(1);
+    let _ = added.join().unwrap();
+    let says = |node: u16, what: &str| {
+        wait_for(&format!("node {node} to say: {what}"), || cluster.log(node).contains(what).then_some(()));
+    };
+    says(2, "a copy of the rows must wait");
+    assert!(!cluster.log(2).contains("a snapshot was fetched"));
+    cluster.kill(2);
+    cluster.set_flags(&flags);
+    cluster.run(2);
+    wait_for("node 2 to have the rows", || {
+        let reply = cluster.client(2).ask(&["GET", "key0"]).ok()?;
+        (reply.text() == Some(value(1, 0))).then_some(())
+    });
+    check(&mut cluster.client(2), 1, 0..300);
+    assert!(cluster.client(1).must(&["WARLOCK", "BACKUP"]).error().is_none());
+}

@@ -416,16 +416,16 @@ impl<B: Backend> Core<B> {
     }
 
     /// A fetched snapshot is durable: the machine stands at `slot` now. Clients whose commands ran in slots that were skipped get the
-    /// replies that the ledger remembers.
+    /// replies that the ledger remembers. Returns the back end that is not needed any more: to drop it may take long.
     ///
     /// # Errors
     /// When the journal cannot take the checkpoint.
-    pub fn installed(&mut self, slot: u64, ledger: Ledger, backend: B, now: Now) -> Result<(), Fatal> {
+    pub fn installed(&mut self, slot: u64, ledger: Ledger, backend: B, now: Now) -> Result<B, Fatal> {
         if slot <= self.ledger.applied() {
-            return Ok(());
+            return Ok(backend);
         }
         self.ledger = ledger;
-        self.backend = backend;
+        let old = std::mem::replace(&mut self.backend, backend);
         self.applied_before = slot;
         let origin = self.node.origin();
         for seq in self.waiters.waiting_below(self.ledger.executed_below(origin)) {
@@ -435,7 +435,8 @@ impl<B: Backend> Core<B> {
             }
         }
         self.give_up_missed();
-        self.durability.checkpoint(slot)
+        self.durability.checkpoint(slot)?;
+        Ok(old)
     }
 
     /// Whether a checkpoint is still on its way to the disk.

@@ -10,6 +10,7 @@ use storage::reply::Reply;
 
 /// How long a snapshot may take.
 const PATIENCE: Duration = Duration::from_secs(600);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Running {
     pub(super) async fn begin_backup(&self) -> Result<Reply, String> {
@@ -20,17 +21,24 @@ impl Running {
                 let taken = self.snapshot_taken.notified();
                 let newest = self.snapshots.borrow().newest_finished();
                 if let Some(found) = newest.filter(|(slot, _)| *slot >= mark) {
-                    return found;
+                    return Ok::<_, String>(found);
                 }
-                self.write_snapshot();
-                taken.await;
+                match &self.disk {
+                    None => self.write_snapshot(),
+                    Some(disk) => self
+                        .write_file(disk, &mut self.snapshots.borrow_mut())
+                        .map_err(|why| format!("ERR nothing was done: {why}"))?,
+                }
+                // One that failed is not told.
+                let _ = tokio::time::timeout(LOOK_AGAIN, taken).await;
             }
         };
-        let Ok((slot, bytes)) = tokio::time::timeout(PATIENCE, wait).await else {
+        let Ok(found) = tokio::time::timeout(PATIENCE, wait).await else {
             return Err(format!(
                 "ERR no snapshot could be written within {PATIENCE:?}; the node's log says why"
             ));
         };
+        let (slot, bytes) = found?;
         Ok(Reply::Map(vec![(text("slot"), number(slot)), (text("bytes"), number(bytes))]))
     }
 
@@ -46,10 +54,10 @@ impl Running {
         }
     }
 
-    /// Writes a snapshot file.
+    /// Writes a snapshot file of rows in memory.
     pub(super) fn write_snapshot(&self) {
         let core = self.core.borrow();
         let view = core.node.replica().view().clone();
-        self.snapshots.borrow_mut().take(&core.ledger, &view, &core.backend.machine);
+        self.snapshots.borrow_mut().take(&core.ledger, &view, &core.backend.machine, None);
     }
 }

@@ -210,7 +210,8 @@ pub async fn run(
     let me = node.link_identity(incarnation);
     let deliver = {
         let node = node.clone();
-        Rc::new(move |letters| {
+        Rc::new(move |mut letters| {
+            node.lose_what_has_no_room(&mut letters);
             node.core.borrow_mut().deliver(letters);
             node.wake.notify_one();
         })

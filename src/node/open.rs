@@ -59,7 +59,12 @@ pub(super) fn open(
             .map_err(|error| NodeError::Io(path, error))?;
     let wake = wake.clone();
     let disk = settings.is_on_disk().then(|| {
-        Disk::new(&settings.dir, settings.store_cache, identity, Arc::new(move || wake.notify_one()))
+        Disk::new(
+            (&settings.dir, settings.disk_reserve),
+            settings.store_cache,
+            identity,
+            Arc::new(move || wake.notify_one()),
+        )
     });
     let newest = match &disk {
         None => snapshots.newest().map_err(NodeError::Snapshot)?,

@@ -4,6 +4,7 @@
 //! when nobody asked for a piece of it for a while.
 
 use super::{NodeError, Running};
+use crate::codec::Letter;
 use crate::disk::{Copied, Disk};
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
@@ -11,6 +12,7 @@ use crate::node::journal_id;
 use crate::snapshots::Snapshots;
 use consensus::{Message, RoleId};
 use std::time::Duration;
+use storage::store::disk::DiskStore;
 use tracing::{debug, error, info};
 
 /// A peer that got a piece of a snapshot so long ago may still be copying, or writing what it has.
@@ -54,14 +56,56 @@ impl Running {
     }
 
     /// Whether there is a snapshot file behind which the log goes on. If not, one is begun.
-    pub(super) fn has_fresh_snapshot(&self, snapshots: &mut Snapshots) -> bool {
-        let core = self.core.borrow();
-        let replica = core.node.replica();
-        let is_fresh = snapshots.newest_finished().is_some_and(|(slot, _)| slot >= replica.snapshot());
-        if !is_fresh {
-            snapshots.take(&core.ledger, replica.view(), &core.backend.machine);
+    pub(super) fn has_fresh_snapshot(&self, disk: &Disk, snapshots: &mut Snapshots) -> bool {
+        let floor = self.core.borrow().node.replica().snapshot();
+        let is_fresh = snapshots.newest_finished().is_some_and(|(slot, _)| slot >= floor);
+        if !is_fresh
+            && snapshots.may_try()
+            && let Err(why) = self.write_file(disk, snapshots)
+        {
+            snapshots.put_off(&why);
         }
         is_fresh
+    }
+
+    /// Begins to write a snapshot file beside the rows, unless one is under way or could not be written just now.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub(super) fn write_file(&self, disk: &Disk, snapshots: &mut Snapshots) -> Result<(), String> {
+        let core = self.core.borrow();
+        if snapshots.is_writing() {
+            return Ok(());
+        }
+        let bytes = core.backend.machine.store().disk().map_or(0, DiskStore::estimated_bytes);
+        if let Err(why) = disk.spare.check(bytes) {
+            if snapshots.is_used_within(UNUSED) {
+                return Err(why);
+            }
+            snapshots.remove_all();
+            disk.spare.check(bytes)?;
+        }
+        if snapshots.may_try() {
+            let view = core.node.replica().view();
+            snapshots.take(&core.ledger, view, &core.backend.machine, Some(&disk.spare));
+        }
+        Ok(())
+    }
+
+    /// Loses pieces of a peer's snapshot that have no room, as a network would: they are asked for again.
+    pub(super) fn lose_what_has_no_room(&self, letters: &mut Vec<Letter>) {
+        let Some(disk) = &self.disk else { return };
+        letters.retain(|letter| {
+            let Message::SnapshotChunk { offset, total, .. } = letter.message else { return true };
+            // The file, and then the rows in it. One that is begun anew takes the place of what there is.
+            let here = if offset == 0 { self.snapshots.borrow().incoming_bytes() } else { offset };
+            let missing = total.saturating_mul(2).saturating_sub(here);
+            let has_room = disk.spare.check(missing);
+            if let Err(why) = &has_room {
+                disk.tell(why);
+            }
+            has_room.is_ok()
+        });
     }
 
     /// All pieces of a peer's snapshot are here.
@@ -95,7 +139,9 @@ impl Running {
             let loaded = disk.adopt(core.backend.machine.store(), copied).map_err(NodeError::Failed)?;
             info!(slot, "snapshot installed");
             let backend = MachineBackend::keeping(loaded.machine, journal_id(&self.identity));
-            core.installed(slot, loaded.ledger, backend, clock::now())?;
+            let old = core.installed(slot, loaded.ledger, backend, clock::now())?;
+            // It waits for the engine, and removes gigabytes. Without a thread that happens here.
+            drop(std::thread::Builder::new().name("remove".into()).spawn(move || drop(old)));
         }
         let executed_below = core.ledger.executed_below(core.node.origin());
         core.post(RoleId::Replica, Message::Installed { slot, stamp_ms, executed_below, view: Some(view) });

@@ -121,7 +121,10 @@ impl Running {
         }
         let mut snapshots = self.snapshots.borrow_mut();
         for (to, slot, offset) in todo.snapshot_requests {
-            if self.disk.is_some() && slot == 0 && !self.has_fresh_snapshot(&mut snapshots) {
+            if let Some(disk) = &self.disk
+                && slot == 0
+                && !self.has_fresh_snapshot(disk, &mut snapshots)
+            {
                 continue; // the peer asks again
             }
             if let Some(message) = snapshots.chunk(slot, offset) {
@@ -157,7 +160,7 @@ impl Running {
         }
         if self.disk.is_none() && !core.is_checkpointing() && snapshots.is_due(core.journal_bytes()) {
             let view = core.node.replica().view().clone();
-            snapshots.take(&core.ledger, &view, &core.backend.machine);
+            snapshots.take(&core.ledger, &view, &core.backend.machine, None);
         }
         drop(core);
         drop(snapshots);
@@ -185,7 +188,12 @@ impl Running {
             Ok(loaded) => {
                 info!(slot, "snapshot installed");
                 let stamp_ms = loaded.ledger.cluster_ms();
-                core.installed(slot, loaded.ledger, MachineBackend::new(loaded.machine), clock::now())?;
+                drop(core.installed(
+                    slot,
+                    loaded.ledger,
+                    MachineBackend::new(loaded.machine),
+                    clock::now(),
+                )?);
                 let executed_below = core.ledger.executed_below(core.node.origin());
                 Message::Installed { slot, stamp_ms, executed_below, view: Some(loaded.view) }
             }

@@ -26,4 +26,4 @@ pub use error::SnapshotError;
 pub use files::{list, path_of, remove_old};
 pub use format::DirectoryId;
 pub use reader::SnapshotReader;
-pub use writer::{Written, encode, write};
+pub use writer::{Written, encode, write, write_while};

@@ -32,10 +32,21 @@ pub fn write<R: Rows>(
     attachment: &[u8],
     snapshot: &Snapshot<R>,
 ) -> Result<Written, SnapshotError> {
+    write_while(directory, id, attachment, snapshot, &|| Ok(()))
+}
+
+/// The same, as long as `may_go_on`, which is asked after every few megabytes, says yes. Nothing is left of a file that was given up.
+pub fn write_while<R: Rows>(
+    directory: &Path,
+    id: DirectoryId,
+    attachment: &[u8],
+    snapshot: &Snapshot<R>,
+    may_go_on: &dyn Fn() -> io::Result<()>,
+) -> Result<Written, SnapshotError> {
     let slot = snapshot.applied();
     let unfinished = unfinished_path_of(directory, slot);
     let file = File::create(&unfinished).map_err(SnapshotError::io("create", &unfinished))?;
-    let mut sink = Paced { file: &file, unsynced: 0 };
+    let mut sink = Paced { file: &file, unsynced: 0, may_go_on };
     let mut writer = Writer::new(&mut sink, &unfinished);
     let result = writer.write_all(id, slot, attachment, snapshot.rows());
     let (bytes, checksum) = (writer.bytes, writer.checksum);
@@ -79,6 +90,7 @@ pub fn encode<R: Rows>(
 struct Paced<'a> {
     file: &'a File,
     unsynced: usize,
+    may_go_on: &'a dyn Fn() -> io::Result<()>,
 }
 
 /// What the device may have to write at once for a snapshot.
@@ -91,6 +103,7 @@ impl Write for Paced<'_> {
         if self.unsynced >= SYNC_EVERY_BYTES {
             self.unsynced = 0;
             self.file.sync_data()?;
+            (self.may_go_on)()?;
         }
         Ok(written)
     }

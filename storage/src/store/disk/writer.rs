@@ -51,7 +51,11 @@ impl Shared {
     }
 
     /// Waits while `must_wait`, and the engine goes on.
-    fn wait_while(&self, patience: Duration, must_wait: impl Fn(&Progress) -> bool) -> MutexGuard<'_, Progress> {
+    fn wait_while(
+        &self,
+        patience: Duration,
+        must_wait: impl Fn(&Progress) -> bool,
+    ) -> MutexGuard<'_, Progress> {
         let mut progress = self.lock();
         while must_wait(&progress) && !progress.is_stuck {
             let done = progress.done;
@@ -143,9 +147,9 @@ impl Writer {
         } else {
             drop(progress);
         }
-        let progress = self.shared.wait_while(self.patience, |progress| {
-            progress.waiting >= most && progress.failed.is_none()
-        });
+        let progress = self
+            .shared
+            .wait_while(self.patience, |progress| progress.waiting >= most && progress.failed.is_none());
         progress.failed.clone().map_or(Ok(()), Err)
     }
 }
@@ -211,7 +215,11 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn job(slot: u64) -> Job {
-        Job { rows: Tree::default(), attachment: Attachment { slot, bytes: bytes::Bytes::new() }, is_synced: true }
+        Job {
+            rows: Tree::default(),
+            attachment: Attachment { slot, bytes: bytes::Bytes::new() },
+            is_synced: true,
+        }
     }
 
     #[test]
