@@ -86,18 +86,22 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `nodes` nodes with default settings and waits for a master.
+    /// Starts `nodes` nodes with default settings; see [`with`](Self::with).
     #[must_use]
     pub fn start(binary: impl Into<PathBuf>, nodes: u16) -> Cluster {
         Cluster::with(Options::new(binary, nodes))
     }
 
-    /// Starts a cluster and waits for a master.
+    /// Starts a cluster and waits for a master and for every node. A majority elects a master while the last node still makes its files, and who kills
+    /// that one finds a directory in which nothing was begun.
     #[must_use]
     pub fn with(options: Options) -> Cluster {
         let mut cluster = Cluster::form(options);
         for node in cluster.all() {
             cluster.run(node);
+        }
+        for node in cluster.all() {
+            cluster.wait_for_answer(node);
         }
         cluster.wait_for_master();
         cluster
@@ -318,6 +322,18 @@ impl Cluster {
         Client::connect(&self.address(node))
     }
 
+    /// Waits until a node answers anything at all.
+    fn wait_for_answer(&self, node: u16) {
+        wait_for(&format!("node {node} to answer"), || self.glance(node, &["PING"]));
+    }
+
+    /// What a node answers soon.
+    fn glance(&self, node: u16, request: &[&str]) -> Option<Reply> {
+        let mut client = Client::try_connect(&self.address(node)).ok()?;
+        client.set_patience(GLANCE).ok()?;
+        client.ask(request).ok()
+    }
+
     /// Waits until a running node says that it is the master; its number.
     ///
     /// # Panics
@@ -336,12 +352,8 @@ impl Cluster {
     /// Whether a node says that it is the master.
     #[must_use]
     pub fn is_master(&self, node: u16) -> bool {
-        let glance = || {
-            let mut client = Client::try_connect(&self.address(node))?;
-            client.set_patience(GLANCE)?;
-            client.ask(&["INFO", "warlock"])
-        };
-        glance().is_ok_and(|info| info.text().is_some_and(|text| text.contains("warlock_role:master\r\n")))
+        let info = self.glance(node, &["INFO", "warlock"]);
+        info.is_some_and(|info| info.text().is_some_and(|text| text.contains("warlock_role:master\r\n")))
     }
 
     /// Waits until the master says that the data of every running node is the same at one slot.
