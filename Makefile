@@ -32,6 +32,11 @@ run: ## Build, and start a local three-node cluster in the foreground
 tools: ## Install what the tests need and the machine lacks (Debian, as root)
 	@tests/tools
 
+.PHONY: test-examples
+test-examples: ## Run the examples of docs/locks.md in all languages; installs a JDK, too
+	@tests/tools --all
+	$(CARGO) test --test lock_examples -- --nocapture
+
 test: tools ## Everything that must pass: unit, golden, property tests, 1,300 simulated seeds, planted bugs
 	@$(PART) tests $(TEST_MINUTES) $(CARGO) test --workspace
 	@$(PART) simulator $(SIM_MINUTES) $(SIM) --seeds $(SEEDS) --start $(START)
@@ -88,9 +93,9 @@ bench-locks: ## Memory, wake-ups, hand-over and CPU of locks, measured on a real
 	target/release/locks
 
 .PHONY: soak snapshot-pause
-soak: ## A long run of mixed load under random faults: MINUTES=n [SEED=s]
+soak: ## A long run of mixed load under random faults: MINUTES=n [SEED=s]; FAULTS=0: without faults, at a steady RATE=2000 a second [JSON=file]
 	$(CARGO) build --release -p warlock -p warlock-harness
-	target/release/soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+	target/release/soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(filter 0,$(FAULTS)),--no-faults $(if $(RATE),--rate $(RATE)) $(if $(JSON),--json $(JSON)))
 
 snapshot-pause: ## What a snapshot of a million keys costs writers: KEYS=n
 	$(CARGO) build --release -p warlock -p warlock-harness

@@ -1,6 +1,7 @@
 //! Rows on disk, as the host sees them: opened at a start, filled from a snapshot of this node or of a peer.
 
 use crate::host::boundaries::{from_store, to_store};
+use crate::host::faults;
 use crate::identity::NodeIdentity;
 use crate::node::{first_ledger, journal_id};
 use crate::snapshots::{Attachment, Fetched, Loaded, Snapshots, attachment_of};
@@ -102,7 +103,8 @@ impl Disk {
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Disk {
         let (done, finished) = channel();
-        let workshop = Workshop::new(&directory(dir), cache_bytes, wake.clone());
+        let workshop =
+            Workshop::new(&directory(dir), cache_bytes, wake.clone()).delayed_by(faults::engine_delay);
         let (spare, told_at) = (Spare::new(dir, reserve), Cell::new(None));
         Disk { workshop, id: journal_id(identity), spare, told_at, done, finished, wake }
     }
@@ -115,6 +117,13 @@ impl Disk {
         let text = |error: StoreError| error.to_string();
         if let Some((store, stored)) = self.workshop.open().map_err(text)? {
             let stored = stored.ok_or("the store does not say at which slot it stands")?;
+            if store.cut_bytes() > 0 {
+                warn!(
+                    bytes = store.cut_bytes(),
+                    slot = stored.slot,
+                    "the last rows were written only in part, as after a loss of power; they are taken from the journal again"
+                );
+            }
             info!(slot = stored.slot, "the rows on disk are opened");
             return loaded(store, from_store(self.id, &stored)?);
         }

@@ -1,5 +1,6 @@
 //! Warlock as a library: a node of the cluster, to be run inside a program or by the `warlock` binary.
 
+pub mod bucket;
 pub mod client;
 pub mod codec;
 pub mod disk;

@@ -118,6 +118,7 @@ fn everything(directory: &Path, identity: &NodeIdentity) -> Result<(Loaded, u64)
         view.learn(known);
     }
     let (mut backend, config, mut outcomes) = (MachineBackend::new(machine), Config::default(), Vec::new());
+    let mut said = Vec::new();
     let mut undecided = 0;
     loop {
         let slot = ledger.applied() + 1;
@@ -126,7 +127,7 @@ fn everything(directory: &Path, identity: &NodeIdentity) -> Result<(Loaded, u64)
         undecided += u64::from(durable.decided_value(slot).is_none());
         ledger.apply(slot, value, &mut backend, &config, &mut outcomes);
         backend.finish_slot(slot);
-        backend.take_events();
+        backend.take_events(&mut said);
         outcomes.clear();
     }
     if let Some(error) = backend.failure {

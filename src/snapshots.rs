@@ -16,10 +16,12 @@ use storage::snapshot::{self, SnapshotError, SnapshotReader};
 use storage::store::AnyStore;
 use tracing::{info, warn};
 
-/// A piece of a snapshot on the wire.
-const CHUNK_BYTES: usize = 1 << 20;
 /// A snapshot is taken when the journal would have to replay this much.
 const JOURNAL_BYTES: u64 = 256 << 20;
+/// The same, while a peer copies an earlier one: it wants to go on behind that with the log when it has it, and the file must stay until then.
+const JOURNAL_BYTES_COPYING: u64 = 512 << 20;
+/// A peer that wanted a piece so lately is still copying.
+const COPYING: Duration = Duration::from_secs(10);
 const KEEP: usize = 2;
 /// How far the thread that writes a snapshot steps back behind the node's own.
 const SNAPSHOT_NICENESS: i32 = 10;
@@ -136,6 +138,8 @@ pub struct Snapshots {
     incoming: Option<(u64, Incoming)>,
     /// When somebody last wanted a piece.
     used_at: Cell<Option<Instant>>,
+    /// Bytes of pieces that were kept so far.
+    kept_bytes: u64,
     /// Called when a snapshot is written.
     wake: std::sync::Arc<dyn Fn() + Send + Sync>,
 }
@@ -180,6 +184,7 @@ impl Snapshots {
             finished,
             incoming: None,
             used_at,
+            kept_bytes: 0,
             wake,
         }
     }
@@ -218,7 +223,8 @@ impl Snapshots {
     /// Whether one should be taken now.
     #[must_use]
     pub fn is_due(&self, journal_bytes: u64) -> bool {
-        !self.is_writing && self.may_try() && journal_bytes > JOURNAL_BYTES
+        let most = if self.is_used_within(COPYING) { JOURNAL_BYTES_COPYING } else { JOURNAL_BYTES };
+        !self.is_writing && self.may_try() && journal_bytes > most
     }
 
     /// Not so soon after a failure.
@@ -319,9 +325,9 @@ impl Snapshots {
         }
     }
 
-    /// A piece of the snapshot of `slot`, or of the newest one if that is gone.
+    /// A piece of the snapshot of `slot`, or of the newest one if that is gone; of `bytes` at most.
     #[must_use]
-    pub fn chunk(&self, slot: u64, offset: u64) -> Option<Message> {
+    pub fn chunk(&self, slot: u64, offset: u64, bytes: usize) -> Option<Message> {
         let slots: Vec<u64> = match &self.place {
             Place::Memory(all) => all.iter().map(|(slot, _)| *slot).collect(),
             Place::Disk(directory) => {
@@ -330,16 +336,16 @@ impl Snapshots {
         };
         self.used_at.set(Some(Instant::now()));
         let (slot, offset) = if slots.contains(&slot) { (slot, offset) } else { (*slots.first()?, 0) };
-        let (total, data) = self.piece(slot, offset)?;
+        let (total, data) = self.piece(slot, offset, bytes)?;
         Some(Message::SnapshotChunk { slot, offset, total, data })
     }
 
-    fn piece(&self, slot: u64, offset: u64) -> Option<(u64, Bytes)> {
+    fn piece(&self, slot: u64, offset: u64, bytes_max: usize) -> Option<(u64, Bytes)> {
         match &self.place {
             Place::Memory(all) => {
                 let (_, bytes) = all.iter().find(|(known, _)| *known == slot)?;
                 let from = usize::try_from(offset).ok().filter(|from| *from <= bytes.len())?;
-                let to = bytes.len().min(from + CHUNK_BYTES);
+                let to = bytes.len().min(from.saturating_add(bytes_max));
                 Some((bytes.len() as u64, bytes.slice(from..to)))
             }
             Place::Disk(directory) => {
@@ -347,7 +353,7 @@ impl Snapshots {
                 let total = file.metadata().ok()?.len();
                 file.seek(SeekFrom::Start(offset)).ok()?;
                 let mut data = Vec::new();
-                file.take(CHUNK_BYTES as u64).read_to_end(&mut data).ok()?;
+                file.take(bytes_max as u64).read_to_end(&mut data).ok()?;
                 Some((total, Bytes::from(data)))
             }
         }
@@ -365,6 +371,7 @@ impl Snapshots {
             };
             self.incoming = Some((slot, incoming));
         }
+        self.kept_bytes += data.len() as u64;
         match &mut self.incoming {
             Some((known, Incoming::File(file))) if *known == slot => file.write_all(data),
             Some((known, Incoming::Bytes(bytes))) if *known == slot => {
@@ -373,6 +380,12 @@ impl Snapshots {
             }
             _ => Err(io::Error::other("a piece of a snapshot whose beginning is missing")),
         }
+    }
+
+    /// Bytes of peers' snapshots that came so far.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
     }
 
     /// How many bytes of pieces are on the disk, to be overwritten when another snapshot begins.

@@ -148,6 +148,34 @@ fn large_values_pass_and_too_large_ones_are_refused_without_harm() {
     assert_eq!(cluster.client(3).must(&["GET", "none"]), "(nil)");
 }
 
+/// What a node says its master's ballot is, in INFO and in STATUS; nothing if it changed between the two.
+fn ballot(cluster: &Cluster, node: u16) -> Option<String> {
+    let info = cluster.client(node).must(&["INFO", "warlock"]).text()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("warlock_ballot:"))?;
+    let status = cluster.client(node).must(&["WARLOCK", "STATUS"]);
+    (status.field("ballot")?.text()? == line).then(|| line.to_string())
+}
+
+#[test]
+fn every_node_shows_the_ballot_of_the_master_that_it_follows() {
+    let cluster = Cluster::start(WARLOCK, 3);
+    let mut client = cluster.client(1);
+    for _ in 0..2 {
+        // On a busy machine an election may come between any two looks.
+        let master = wait_for("all nodes to show the ballot of the master", || {
+            let master = cluster.master();
+            let follows = |node| {
+                ballot(&cluster, node)
+                    .filter(|shown| shown.ends_with(&format!(".n{master}")) && !shown.starts_with('0'))
+            };
+            let shown: Vec<String> = cluster.all().into_iter().map(follows).collect::<Option<_>>()?;
+            shown.iter().all(|ballot| *ballot == shown[0]).then_some(master)
+        });
+        wait_for("another master", || client.must(&["WARLOCK", "TRANSFER-MASTER"]).is_ok().then_some(()));
+        wait_for("the new master", || (cluster.master() != master).then_some(()));
+    }
+}
+
 #[test]
 fn a_transaction_sees_changes_on_other_nodes_and_through_a_fail_over() {
     let mut cluster = Cluster::start(WARLOCK, 3);

@@ -15,8 +15,10 @@ struct Scripts {
 
 impl Scripts {
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("devcluster").join(name));
-        command.args(arguments);
+        // Tests that run in the background may have been told to ignore Ctrl-C, and a shell cannot hear what it was told to ignore.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("devcluster").join(name)).args(arguments);
         command
             .env("WARLOCK_DEV_DIR", self.directory.path())
             .env("WARLOCK_BINARY", env!("CARGO_BIN_EXE_warlock"));

@@ -5,6 +5,9 @@ use harness::counting::Counting;
 use harness::{Client, Cluster, Options, wait_for};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{JoinHandle, spawn};
+use std::time::{Duration, Instant};
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
 const SECRET: &str = "correct horse battery";
@@ -89,6 +92,170 @@ fn no_acknowledged_write_is_lost_when_all_nodes_are_killed_at_once_or_one_alone(
     }
     cluster.wait_for_agreement();
     counters.finish(&cluster.address(1)).unwrap();
+}
+
+/// Writes keys of 4 KB, in order, until they end or the node does not answer: how many were acknowledged. A word comes after each batch.
+fn write_until_gone(
+    address: String,
+    round: u32,
+    keys: std::ops::Range<u32>,
+) -> (JoinHandle<u32>, Receiver<()>) {
+    let (batch_done, progress) = channel();
+    let writer = spawn(move || {
+        let (mut client, mut acknowledged) = (Client::connect(&address), 0);
+        for first in keys.clone().step_by(20) {
+            let requests: Vec<[String; 3]> = (first..keys.end.min(first + 20))
+                .map(|n| ["SET".into(), format!("key{n}"), value(round, n)])
+                .collect();
+            let Ok(replies) = client.pipeline(&requests) else { break };
+            let done = replies.iter().take_while(|reply| reply.is_ok()).count();
+            acknowledged += u32::try_from(done).unwrap();
+            let _ = batch_done.send(());
+            // When the others are gone already, it hears that nobody knows: from here on nothing was promised.
+            if done < replies.len() {
+                break;
+            }
+        }
+        acknowledged
+    });
+    (writer, progress)
+}
+
+#[test]
+fn all_nodes_killed_in_the_middle_of_large_writes_have_every_acknowledged_one() {
+    const EACH: u32 = 100_000;
+    let mut cluster = Cluster::with(on_disk(3));
+    for round in 1..=3 {
+        let writers: Vec<_> = (1..=3_u16)
+            .map(|node| {
+                let first = u32::from(node) * EACH;
+                write_until_gone(cluster.address(node), round, first..first + EACH)
+            })
+            .collect();
+        // Some layers of 4 MB, and each round ends at another place of one.
+        for (_, progress) in &writers {
+            for batch in 0..60 + 13 * round {
+                let patience = Duration::from_secs(120);
+                progress.recv_timeout(patience).unwrap_or_else(|_| panic!("waited for batch {batch}"));
+            }
+        }
+        for node in [3, 1, 2] {
+            cluster.kill(node);
+        }
+        let acknowledged: Vec<u32> = writers.into_iter().map(|(writer, _)| writer.join().unwrap()).collect();
+        assert!(acknowledged.iter().all(|count| *count < EACH), "a writer was done before the kill");
+        (1..=3).for_each(|node| cluster.run(node));
+        cluster.wait_for_master();
+        for node in 1..=3_u32 {
+            for (first, count) in (1..).map(|writer| writer * EACH).zip(&acknowledged) {
+                check(&mut cluster.client(node as u16), round, first..first + count);
+            }
+        }
+        assert!((1..=3).all(|node| opened_at(&cluster, node) > 0), "no boundary ever reached an engine");
+    }
+    cluster.wait_for_agreement();
+}
+
+/// The longest time that a node took to answer PING until the writer was done.
+fn longest_silence(cluster: &Cluster, node: u16, writer: JoinHandle<u32>) -> (Duration, u32) {
+    let (mut client, mut longest) = (cluster.client(node), Duration::ZERO);
+    while !writer.is_finished() {
+        let asked = Instant::now();
+        client.must(&["PING"]);
+        longest = longest.max(asked.elapsed());
+    }
+    (longest, writer.join().unwrap())
+}
+
+#[test]
+fn a_disk_that_is_slower_than_the_writes_delays_them_and_costs_no_master_its_lease() {
+    /// What a layer of 4 MB takes: three leases.
+    const SLOW: &str = "3000";
+    let mut options = on_disk(3);
+    options.env = vec![("WARLOCK_TEST_FAULTS".into(), "1".into())];
+    let cluster = Cluster::with(options);
+    let master = cluster.master();
+    let ballot = || cluster.client(master).must(&["WARLOCK", "STATUS"]).field("ballot").unwrap().to_string();
+    let before = ballot();
+    let held = |node| cluster.log(node).contains("slower than they are written");
+    // More than the layers that may wait, through another node.
+    let other = master % 3 + 1;
+    cluster.client(master).must(&["WARLOCK", "DEBUG", "ENGINE", SLOW]);
+    let (writer, _progress) = write_until_gone(cluster.address(other), 1, 0..8_000);
+    let (longest, acknowledged) = longest_silence(&cluster, master, writer);
+    assert!(held(master), "the disk was not slow enough");
+    assert_eq!(acknowledged, 8_000);
+    assert!(longest < Duration::from_millis(1_500), "the master was silent for {longest:?}");
+    assert_eq!(ballot(), before, "the master was replaced");
+    cluster.client(master).must(&["WARLOCK", "DEBUG", "ENGINE", "0"]);
+    // A follower holds up nobody: it falls behind, holds what it may, loses the rest, and catches up.
+    cluster.client(other).must(&["WARLOCK", "DEBUG", "ENGINE", SLOW]);
+    let (writer, _progress) = write_until_gone(cluster.address(master), 2, 0..14_000);
+    let (longest, acknowledged) = longest_silence(&cluster, other, writer);
+    assert!(held(other), "the disk was not slow enough");
+    assert_eq!(acknowledged, 14_000);
+    assert!(longest < Duration::from_millis(1_500), "the follower was silent for {longest:?}");
+    cluster.client(other).must(&["WARLOCK", "DEBUG", "ENGINE", "0"]);
+    cluster.wait_for_agreement();
+    check(&mut cluster.client(other), 2, 0..14_000);
+    assert_eq!(ballot(), before, "the master was replaced");
+}
+
+#[test]
+fn who_asks_again_and_again_for_snapshots_holds_up_no_writes() {
+    let mut options = on_disk(1);
+    options.env = vec![("WARLOCK_TEST_FAULTS".into(), "1".into())];
+    let cluster = Cluster::with(options);
+    let mut client = cluster.client(1);
+    // All of them one after the other would take longer than a request may.
+    client.must(&["WARLOCK", "DEBUG", "ENGINE", "200"]);
+    assert!(client.pipeline(&[["BGSAVE"]; 100]).unwrap().iter().all(|reply| reply.error().is_none()));
+    for n in 0..10 {
+        client.must(&["SET", "key", &n.to_string()]);
+    }
+    assert!(!cluster.log(1).contains("slower than they are written"), "rows were held for empty layers");
+}
+
+/// The engine's journal of a node that does not run, with a page in it overwritten, as a loss of power or a bad disk leaves it: `part` tells which.
+fn damage(cluster: &Cluster, node: u16, part: f64, byte: u8) {
+    let rows = cluster.path(node).join("store").join("rows-1");
+    let journals = std::fs::read_dir(&rows).unwrap().map(|entry| entry.unwrap().path());
+    let journal = journals.filter(|path| path.extension().is_some_and(|end| end == "jnl")).max().unwrap();
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let written = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    let page = (written as f64 * part) as usize / 4096;
+    bytes[page * 4096..(page + 1) * 4096].fill(byte);
+    std::fs::write(&journal, bytes).unwrap();
+}
+
+#[test]
+fn a_loss_of_power_costs_nothing_and_a_damaged_disk_is_told() {
+    let mut cluster = Cluster::with(on_disk(1));
+    write(&mut cluster.client(1), 1, 0..3_000);
+    for (round, part, byte) in [(2, 0.5, 0), (3, 0.9, 0x5a), (4, 0.01, 0)] {
+        write(&mut cluster.client(1), round, 0..1_500);
+        cluster.kill(1);
+        damage(&cluster, 1, part, byte);
+        cluster.run(1);
+        cluster.wait_for_master();
+        check(&mut cluster.client(1), round, 0..1_500);
+        check(&mut cluster.client(1), 1, 1_500..3_000);
+        assert!(cluster.log(1).contains("written only in part"));
+    }
+    // What was durable, so that the journal has forgotten it, cannot be cut off.
+    let status = |cluster: &Cluster| cluster.client(1).must(&["WARLOCK", "STATUS"]);
+    cluster.client(1).must(&["WARLOCK", "SNAPSHOT"]);
+    wait_for("the journal to forget", || {
+        let bytes = status(&cluster).field("journal_bytes").and_then(harness::Reply::integer)?;
+        (bytes < 500_000).then_some(())
+    });
+    cluster.kill(1);
+    damage(&cluster, 1, 0.5, 0);
+    let refusal = cluster.refusal(1);
+    assert!(
+        refusal.contains("the rows on disk stand at slot") && refusal.contains("add it again"),
+        "{refusal}"
+    );
 }
 
 #[test]

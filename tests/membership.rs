@@ -203,3 +203,24 @@ fn the_command_line_says_the_same_as_a_redis_client() {
     let (is_ok, shown) = admin(&["remove", "n9"]);
     assert!(!is_ok && shown.contains("no member n9"), "{shown}");
 }
+
+#[test]
+fn a_silent_member_loses_its_vote_when_that_helps_and_gets_it_back() {
+    let mut options = Options::new(env!("CARGO_BIN_EXE_warlock"), 4);
+    options.flags = ["--down-after", "1s"].map(String::from).to_vec();
+    let mut cluster = Cluster::with(options);
+    let (silent, witness) = (cluster.master() % 4 + 1, cluster.master());
+    let condition = |cluster: &Cluster| {
+        let members = members(&mut cluster.client(witness));
+        members.into_iter().find(|(node, _)| *node == format!("n{silent}")).unwrap().1
+    };
+    cluster.kill(silent);
+    // Three of four are a majority, of three two are.
+    wait_for("the silent member to be down", || (condition(&cluster) == "down").then_some(()));
+    let next = silent % 4 + 1;
+    let other = if next == witness { next % 4 + 1 } else { next };
+    cluster.kill(other);
+    assert!(cluster.client(witness).must(&["SET", "a", "1"]).is_ok(), "two of three go on");
+    cluster.run(silent);
+    wait_for("it to have its vote again", || (condition(&cluster) == "valid").then_some(()));
+}

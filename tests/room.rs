@@ -12,13 +12,17 @@ fn options(reserve: &str) -> Options {
     options
 }
 
+/// What a disk must hold that is not to fill up by itself while others are full: 512 MiB of journal that a peer which copies may still want, the segment
+/// that is written, two spares, snapshots.
+const DISK_MEGABYTES: u32 = 768;
+
 /// A small file system in memory, gone with the value.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(path: PathBuf) -> Option<SmallDisk> {
-        let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=400m", "tmpfs"]).arg(&path).output();
+    fn mount(path: PathBuf, megabytes: u32) -> Option<SmallDisk> {
+        let size = format!("size={megabytes}m");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).output();
         mount.is_ok_and(|output| output.status.success()).then_some(SmallDisk(path))
     }
 }
@@ -32,7 +36,7 @@ impl Drop for SmallDisk {
 #[test]
 fn writes_are_refused_while_the_disk_is_nearly_full_and_taken_again_when_there_is_room() {
     let mut cluster = Cluster::unformed(options("60mb"));
-    let Some(disk) = SmallDisk::mount(cluster.root().to_path_buf()) else {
+    let Some(disk) = SmallDisk::mount(cluster.root().to_path_buf(), 400) else {
         println!("SKIPPED: only root can mount a small file system");
         return;
     };
@@ -105,7 +109,7 @@ fn really_full_disks_of_a_member_of_the_master_and_of_a_majority() {
     let mut disks = Vec::new();
     for node in cluster.all() {
         std::fs::create_dir_all(cluster.path(node)).unwrap();
-        let Some(disk) = SmallDisk::mount(cluster.path(node)) else {
+        let Some(disk) = SmallDisk::mount(cluster.path(node), DISK_MEGABYTES) else {
             println!("SKIPPED: only root can mount a small file system");
             return;
         };

@@ -39,6 +39,8 @@ pub struct Config {
     pub durable_after: Duration,
     /// A request, a fetch or a read index without an answer is sent again after this.
     pub retry: Duration,
+    /// A peer that went silent in the middle of a snapshot is waited for as long as its pieces took to come, and not longer than this.
+    pub source_silent_max: Duration,
     /// A member not heard for this long is moved to `down`, when that makes the majority smaller.
     pub down_after: Duration,
     /// A follower is in step when it lags by at most this many slots.
@@ -72,6 +74,7 @@ impl Default for Config {
             durable_every: 64,
             durable_after: Duration::from_millis(200),
             retry: Duration::from_millis(300),
+            source_silent_max: Duration::from_secs(60),
             down_after: Duration::from_secs(30),
             in_step: 256,
             catch_up_max: Duration::from_secs(3),

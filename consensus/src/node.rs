@@ -188,6 +188,16 @@ impl Node {
         self.replica.master()
     }
 
+    /// The ballot of the master, as far as this node knows. While it knows of none: the last one of its own leader.
+    #[must_use]
+    pub fn ballot(&self) -> Ballot {
+        let own = self.leader.ballot();
+        match self.replica.master_ballot() {
+            Some(ballot) if ballot.leader != self.id => ballot,
+            _ => own,
+        }
+    }
+
     /// The replica, to look at.
     #[must_use]
     pub fn replica(&self) -> &Replica {

@@ -8,6 +8,8 @@
 //!   before a lease read on the master sees it.
 
 mod catchup;
+mod decided;
+mod fetching;
 mod freshness;
 mod reads;
 mod requests;
@@ -19,10 +21,10 @@ use crate::planted::Bug;
 use crate::record::{Durable, Record};
 use crate::role::{HostCall, Outputs, Role};
 use crate::types::{Ballot, NodeId, Now, Time};
-use crate::value::{Body, Origin, Value};
+use crate::value::{Origin, Value};
 use crate::view::ViewState;
 use bytes::Bytes;
-use catchup::{CatchUp, Piece};
+use catchup::CatchUp;
 use freshness::Freshness;
 use reads::Reads;
 use requests::Requests;
@@ -183,6 +185,12 @@ impl Replica {
         self.master.map(|master| master.ballot.leader)
     }
 
+    /// Its ballot.
+    #[must_use]
+    pub fn master_ballot(&self) -> Option<Ballot> {
+        self.master.map(|master| master.ballot)
+    }
+
     /// How old the machine's state is at most; nothing, when no live master vouches for it within a lease.
     #[must_use]
     pub fn age(&self, now: Now) -> Option<Duration> {
@@ -191,188 +199,6 @@ impl Replica {
         }
         let age = now.at.since(self.freshness.as_of()?);
         (age <= self.view.current.lease && !self.was_removed).then_some(age)
-    }
-
-    // ---- decisions ----
-
-    fn on_decision(&mut self, slot: u64, value: Arc<Value>, now: Now) -> Outputs {
-        let mut out = Outputs::default();
-        self.commit_seen = self.commit_seen.max(slot);
-        if slot <= self.applied {
-            // The leader repeats itself: it has not heard that this is applied.
-            out.send(self.me, self.sibling(RoleId::Leader), self.applied_message(0));
-            return out;
-        }
-        self.keep(slot, value, false);
-        self.advance(now, &mut out);
-        out
-    }
-
-    fn on_learn(&mut self, commit: u64, entries: Vec<(u64, Arc<Value>)>, now: Now) -> Outputs {
-        let mut out = Outputs::default();
-        self.commit_seen = self.commit_seen.max(commit);
-        for (slot, value) in entries {
-            self.keep(slot, value, true);
-        }
-        self.advance(now, &mut out);
-        out
-    }
-
-    fn on_log(
-        &mut self,
-        from: NodeId,
-        first: u64,
-        values: Vec<Arc<Value>>,
-        decided: u64,
-        now: Now,
-    ) -> Outputs {
-        let mut out = Outputs::default();
-        let before = self.decided;
-        for (slot, value) in (first..).zip(values) {
-            // A peer's word for a slot that is already known changes nothing (R1).
-            if slot > self.decided && slot <= self.decided + 1 && !self.log.contains_key(&slot) {
-                out.persist.push(Record::Learned { slot, value: value.clone() });
-                self.keep(slot, value, true);
-            }
-            self.count_decided();
-        }
-        self.advance(now, &mut out);
-        if self.decided > before && decided > self.decided {
-            self.catch_up.answered(now.at, self.config.retry);
-            let to = Address { node: from, role: RoleId::Replica };
-            out.send(self.me, to, Message::Fetch { from_slot: self.decided + 1 });
-        }
-        out
-    }
-
-    fn on_applied(&mut self, slot: u64, stamp_ms: u64, executed_below: u64, now: Now) -> Outputs {
-        let mut out = Outputs::default();
-        if slot < self.applied || slot > self.handed {
-            return out;
-        }
-        self.applied = slot;
-        self.after_apply(stamp_ms, executed_below, now, &mut out);
-        out
-    }
-
-    fn after_apply(&mut self, stamp_ms: u64, executed_below: u64, now: Now, out: &mut Outputs) {
-        assert!(self.applied <= self.decided, "R4: applied {} beyond decided {}", self.applied, self.decided);
-        let before = self.requests.len();
-        self.requests.executed_below(executed_below);
-        if self.requests.len() < before {
-            self.retry_at = (self.requests.len() > 0).then(|| now.at.plus(self.config.retry));
-        }
-        self.freshness.applied(self.applied);
-        self.answer_reads(out);
-        if let Some((ballot, _)) = self.owes_progress.take_if(|(_, slot)| *slot <= self.applied) {
-            self.tell_progress(ballot, out);
-        }
-        out.send(self.me, self.sibling(RoleId::Leader), self.applied_message(stamp_ms));
-    }
-
-    // ---- catching up ----
-
-    fn on_fetch(&self, from: NodeId, from_slot: u64) -> Outputs {
-        let mut out = Outputs::default();
-        if from_slot <= self.floor {
-            if self.snapshot >= from_slot {
-                out.calls.push(HostCall::SendSnapshot { to: from, slot: 0, offset: 0 });
-            }
-            return out;
-        }
-        let (mut values, mut bytes) = (Vec::new(), 0);
-        for (_, entry) in self.log.range(from_slot..).take_while(|(slot, _)| **slot <= self.applied) {
-            bytes += entry.value.weight();
-            if !values.is_empty() && bytes > self.config.page_bytes_max {
-                break;
-            }
-            values.push(entry.value.clone());
-        }
-        let to = Address { node: from, role: RoleId::Replica };
-        out.send(self.me, to, Message::Log { first: from_slot, values, decided: self.applied });
-        out
-    }
-
-    fn on_chunk(
-        &mut self,
-        from: NodeId,
-        slot: u64,
-        offset: u64,
-        total: u64,
-        data: Bytes,
-        now: Now,
-    ) -> Outputs {
-        let mut out = Outputs::default();
-        let length = data.len() as u64;
-        let piece = self.catch_up.piece(self.handed.max(self.decided), slot, offset, length, total);
-        if piece == Piece::Ignore {
-            return out;
-        }
-        self.catch_up.answered(now.at, self.config.retry);
-        self.catch_up.prefer(from);
-        out.calls.push(HostCall::StoreChunk { slot, offset, data });
-        match piece {
-            Piece::Keep { next } => {
-                let to = Address { node: from, role: RoleId::Replica };
-                out.send(self.me, to, Message::SnapshotFetch { slot, offset: next });
-            }
-            Piece::Last => {
-                self.catch_up.install(slot);
-                out.calls.push(HostCall::Install { slot });
-            }
-            Piece::Ignore => {}
-        }
-        out
-    }
-
-    fn on_installed(
-        &mut self,
-        slot: u64,
-        stamp_ms: u64,
-        executed_below: u64,
-        view: Option<&ViewState>,
-        now: Now,
-    ) -> Outputs {
-        let mut out = Outputs::default();
-        self.catch_up.installed();
-        if slot > self.applied {
-            self.applied = slot;
-            self.handed = slot;
-            self.decided = self.decided.max(slot);
-            self.note_snapshot(slot, slot, &mut out);
-            self.count_decided();
-            self.after_apply(stamp_ms, executed_below, now, &mut out);
-        }
-        if let Some(view) = view {
-            self.learn_view(view, &mut out);
-        }
-        self.advance(now, &mut out);
-        out
-    }
-
-    fn on_snapshot_taken(&mut self, slot: u64) -> Outputs {
-        let mut out = Outputs::default();
-        if slot > self.snapshot && slot <= self.applied {
-            self.note_snapshot(slot, slot.saturating_sub(self.config.log_keep), &mut out);
-        }
-        out
-    }
-
-    fn on_catch_up(&mut self, slot: u64, holder: Option<NodeId>, now: Now) -> Outputs {
-        self.commit_seen = self.commit_seen.max(slot);
-        if self.decided < slot {
-            if let Some(holder) = holder {
-                self.catch_up.prefer(holder);
-                self.catch_up.hurry(now.at);
-            }
-            self.catch_up.want(now.at, Duration::ZERO);
-        }
-        let mut out = Outputs::default();
-        if self.applied >= slot {
-            // The leader has not heard that this is applied.
-            out.send(self.me, self.sibling(RoleId::Leader), self.applied_message(0));
-        }
-        out
     }
 
     // ---- the master, commands, reads ----
@@ -469,111 +295,6 @@ impl Replica {
         Message::Applied { slot: self.applied, stamp_ms, executed_below: 0 }
     }
 
-    /// Keeps a decided value.
-    fn keep(&mut self, slot: u64, value: Arc<Value>, journaled: bool) {
-        if slot <= self.floor || slot > self.decided + self.config.accept_ahead_max {
-            return;
-        }
-        match self.log.get_mut(&slot) {
-            Some(entry) => {
-                let same = Arc::ptr_eq(&entry.value, &value) || entry.value == value;
-                assert!(same || crate::planted::COMPILED_IN, "R1: slot {slot} is decided twice");
-                entry.journaled |= journaled;
-            }
-            None => drop(self.log.insert(slot, Entry { value, journaled })),
-        }
-    }
-
-    fn count_decided(&mut self) {
-        while self.log.contains_key(&(self.decided + 1)) {
-            self.decided += 1;
-        }
-        while self.journaled < self.decided
-            && self.log.get(&(self.journaled + 1)).is_none_or(|entry| entry.journaled)
-        {
-            self.journaled += 1;
-        }
-    }
-
-    /// Does whatever newly kept values allow.
-    fn advance(&mut self, now: Now, out: &mut Outputs) {
-        self.count_decided();
-        self.hand_over(now, out);
-        let wanted = self.durable < self.durable_wanted && self.journaled > self.durable;
-        if wanted || self.journaled >= self.durable + self.config.durable_every {
-            self.write_down(out);
-        } else if self.decided > self.durable && self.write_down_at.is_none() {
-            self.write_down_at = Some(now.at.plus(self.config.durable_after));
-        }
-        if self.decided >= self.commit_seen {
-            self.catch_up.satisfied();
-        } else {
-            self.catch_up.want(now.at, self.config.resend / 4);
-        }
-    }
-
-    /// Hands decided values to the host, in order, unless it is loading a snapshot.
-    fn hand_over(&mut self, _now: Now, out: &mut Outputs) {
-        while self.handed < self.decided && !self.catch_up.is_installing() {
-            let slot = self.handed + 1;
-            let Some(entry) = self.log.get(&slot) else { break };
-            let value = entry.value.clone();
-            self.handed = slot;
-            out.calls.push(HostCall::Apply { slot, value: value.clone() });
-            if let Body::Start { establishes: Some(view) } = &value.body {
-                let mut state = self.view.clone();
-                if state.establish(view) {
-                    self.learn_view(&state, out);
-                }
-            }
-        }
-    }
-
-    /// Makes the decided watermark durable and tells the acceptor, which may then drop the values below it.
-    fn write_down(&mut self, out: &mut Outputs) {
-        self.write_down_at = None;
-        if self.journaled > self.durable {
-            self.durable = self.journaled;
-            out.persist.push(Record::Decided { slot: self.durable });
-        }
-        assert!(self.durable <= self.decided, "R4: durable beyond decided");
-        out.send(self.me, self.sibling(RoleId::Acceptor), Message::Durable { slot: self.durable });
-    }
-
-    fn on_write_down(&mut self, slot: u64, now: Now) -> Outputs {
-        let mut out = Outputs::default();
-        self.durable_wanted = self.durable_wanted.max(slot);
-        self.journal_the_rest(slot, &mut out);
-        self.advance(now, &mut out);
-        // Said again in any case: the acceptor may have missed it.
-        out.send(self.me, self.sibling(RoleId::Acceptor), Message::Durable { slot: self.durable });
-        out
-    }
-
-    /// Values that the leader gave us, but that our own acceptor never accepted, must reach the journal some other way.
-    fn journal_the_rest(&mut self, through: u64, out: &mut Outputs) {
-        let last = self.decided.min(through).max(self.journaled);
-        for (slot, entry) in self.log.range_mut(self.journaled + 1..last + 1) {
-            if !entry.journaled {
-                entry.journaled = true;
-                out.persist.push(Record::Learned { slot: *slot, value: entry.value.clone() });
-            }
-        }
-        self.count_decided();
-    }
-
-    /// A durable snapshot covers `slot`; values up to `floor` are not needed any more.
-    fn note_snapshot(&mut self, slot: u64, floor: u64, out: &mut Outputs) {
-        self.snapshot = self.snapshot.max(slot);
-        self.journaled = self.journaled.max(slot);
-        self.durable = self.durable.max(slot);
-        if floor > self.floor {
-            self.floor = floor;
-            self.log = self.log.split_off(&(floor + 1));
-        }
-        out.send(self.me, self.sibling(RoleId::Acceptor), Message::Durable { slot: self.durable });
-    }
-
     fn learn_view(&mut self, view: &ViewState, out: &mut Outputs) {
         if !self.view.learn(view) {
             return;
@@ -642,21 +363,6 @@ impl Replica {
             out.calls.push(HostCall::ReadReady { reads });
         }
     }
-
-    fn fetch(&mut self, now: Now, out: &mut Outputs) {
-        let (me, master) = (self.me.node, self.master());
-        let resumes = self.catch_up.snapshot();
-        let view = self.view.current.clone();
-        let Some(peer) = self.catch_up.next_peer(me, master, &view, now.at, self.config.retry) else {
-            return;
-        };
-        let to = Address { node: peer, role: RoleId::Replica };
-        let message = match resumes.filter(|_| self.catch_up.snapshot().is_some()) {
-            Some((slot, offset)) => Message::SnapshotFetch { slot, offset },
-            None => Message::Fetch { from_slot: self.decided + 1 },
-        };
-        out.send(self.me, to, message);
-    }
 }
 
 impl Role for Replica {
@@ -692,7 +398,7 @@ impl Role for Replica {
                 self.on_installed(slot, stamp_ms, executed_below, view.as_ref(), now)
             }
             Message::InstallFailed { .. } => {
-                self.catch_up.installed();
+                self.catch_up.install_failed();
                 let mut out = Outputs::default();
                 self.advance(now, &mut out);
                 out

@@ -40,7 +40,7 @@ pub struct Facts {
     pub master: Option<String>,
     /// The number of the cluster configuration.
     pub view: u64,
-    /// The leader's ballot.
+    /// The master's ballot, as far as the node knows.
     pub ballot: String,
     /// The last applied slot.
     pub applied: u64,

@@ -105,6 +105,8 @@ pub struct Face {
     pub tracking: RefCell<Tracking>,
     /// Connections that see every command.
     monitors: RefCell<Vec<u64>>,
+    /// Connections with replies of this turn.
+    answered: RefCell<Vec<Rc<Connection>>>,
     /// How many requests are still taken before the node's next turn.
     breath: Cell<usize>,
 }
@@ -142,6 +144,7 @@ impl Face {
             subscriptions: RefCell::default(),
             tracking: RefCell::default(),
             monitors: RefCell::default(),
+            answered: RefCell::default(),
             breath: Cell::new(BREATH),
         });
         face.listen_to_keys();
@@ -200,6 +203,17 @@ impl Face {
     pub fn answer(&self, ticket: Ticket, answer: Answer) {
         if let Some(connection) = self.connection(ticket.connection) {
             connection.answer(ticket.place, answer);
+            connection.wake();
+        }
+    }
+
+    /// The same between [`Face::begin_turn`] and [`Face::end_turn`], where the replies of each connection leave together.
+    pub fn answer_in_turn(&self, ticket: Ticket, answer: Answer) {
+        if let Some(connection) = self.connection(ticket.connection) {
+            connection.answer(ticket.place, answer);
+            if !connection.is_answered.replace(true) {
+                self.answered.borrow_mut().push(connection);
+            }
         }
     }
 
@@ -239,11 +253,21 @@ impl Face {
         self.connections.borrow().values().cloned().collect()
     }
 
-    /// Tells the node what its clients want to know of what happens to keys.
+    /// Tells the node what its clients want to know of what happens to keys and locks.
     pub fn listen_to_keys(&self) {
         let notify = self.tunable.borrow().notify;
         let changes = !self.tracking.borrow().is_idle();
-        self.engine.listen(Interest { notify, changes });
+        let locks = self.subscriptions.borrow().hear_locks();
+        self.engine.listen(Interest { notify, changes, locks, me: None });
+    }
+
+    /// Changes who listens to what. The node is told if somebody may listen to locks now, or nobody any more.
+    pub fn subscribe(&self, change: impl FnOnce(&mut Subscriptions)) {
+        let was_heard = self.subscriptions.borrow().hear_locks();
+        change(&mut self.subscriptions.borrow_mut());
+        if self.subscriptions.borrow().hear_locks() != was_heard {
+            self.listen_to_keys();
+        }
     }
 
     /// Keys were looked for in vain by a client of this node.
@@ -279,6 +303,12 @@ impl Face {
     pub fn end_turn(&self) {
         let notices = self.tracking.borrow_mut().end_turn();
         self.tell_old(notices);
+        for connection in self.answered.take() {
+            connection.is_answered.set(false);
+            if !connection.send_replies() {
+                connection.wake();
+            }
+        }
     }
 
     /// The state was exchanged for another: every copy may be old.

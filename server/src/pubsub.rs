@@ -9,6 +9,9 @@ use storage::reply::Reply;
 const COUNT_MAX: usize = 65_536;
 const BYTES_MAX: usize = 16 << 20;
 
+/// What the channels of locks begin with; the key follows.
+pub const LOCK_CHANNEL: &[u8] = b"__lock__:";
+
 /// A channel or a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -109,6 +112,13 @@ impl Subscriptions {
                 visit(*listener, Reply::Push(parts));
             }
         }
+    }
+
+    /// Whether somebody may listen to what happens to a lock: to its channel, or to a pattern, whatever it matches.
+    #[must_use]
+    pub fn hear_locks(&self) -> bool {
+        let from = self.channels.range(Bytes::from_static(LOCK_CHANNEL)..).next();
+        !self.patterns.is_empty() || from.is_some_and(|(channel, _)| channel.starts_with(LOCK_CHANNEL))
     }
 
     /// How many would get a message.

@@ -43,8 +43,10 @@ pub fn put(encoder: &mut Encoder<'_>, reply: &Reply) {
                 put(encoder, second);
             }
         }
-        Reply::Either(resp2, resp3) => {
-            put(encoder, if encoder.protocol() == Protocol::Resp3 { resp3 } else { resp2 });
+        Reply::Granted(granted) if encoder.protocol() == Protocol::Resp3 => put(encoder, &granted.map()),
+        Reply::Granted(granted) => {
+            encoder.put_array(2);
+            granted.pair().into_iter().for_each(|number| encoder.put_integer(number));
         }
         // Replies of commands that wait come later; whoever gets here has lost one.
         Reply::Waiting(_) => encoder.put_error(b"ERR the command waits"),

@@ -7,7 +7,7 @@ use consensus::{CommandId, Ledger, ViewState};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use storage::machine::{Caller, Checksum, Event, Machine, Stamp};
-use storage::reply::waiting_until;
+use storage::reply::{ReplyRoom, waiting_until};
 use storage::store::disk::DiskStore;
 use storage::store::{AnyStore, StoreError};
 use tracing::warn;
@@ -41,6 +41,7 @@ pub struct MachineBackend {
     pub machine: Machine<AnyStore>,
     /// The store's failure, after which the node must stop.
     pub failure: Option<StoreError>,
+    replies: ReplyRoom,
     mark: Bytes,
     /// The slot that is being applied has a mark.
     is_marked: bool,
@@ -54,7 +55,15 @@ impl MachineBackend {
     pub fn new(machine: Machine<AnyStore>) -> MachineBackend {
         let mark = storage::commands::mark();
         let (marks, boundaries) = (Marks::default(), Boundaries::default());
-        MachineBackend { machine, failure: None, mark, is_marked: false, marks, boundaries }
+        MachineBackend {
+            machine,
+            failure: None,
+            replies: ReplyRoom::default(),
+            mark,
+            is_marked: false,
+            marks,
+            boundaries,
+        }
     }
 
     /// A back end whose rows are put away for the node `id`, if they are on disk. Without it they never are.
@@ -75,9 +84,14 @@ impl MachineBackend {
         self.boundaries.is_due(journal_bytes, is_copying)
     }
 
-    /// Begins to make the rows on disk durable; `is_exact`: the journal is cut at this very slot.
-    pub fn checkpoint(&mut self, ledger: &Ledger, view: &ViewState, is_exact: bool) {
-        self.seal(ledger, view, true, is_exact);
+    /// Somebody wants the journal to be cut: the next checkpoint is due as soon as none is on its way, and the journal is cut at its very slot.
+    pub fn want_checkpoint(&mut self) {
+        self.boundaries.want();
+    }
+
+    /// Begins to make the rows on disk durable.
+    pub fn checkpoint(&mut self, ledger: &Ledger, view: &ViewState) {
+        self.seal(ledger, view, true);
     }
 
     /// The slot through which the journal may forget, because rows on disk have become durable.
@@ -89,10 +103,10 @@ impl MachineBackend {
         })
     }
 
-    fn seal(&mut self, ledger: &Ledger, view: &ViewState, is_synced: bool, is_exact: bool) {
+    fn seal(&mut self, ledger: &Ledger, view: &ViewState, is_synced: bool) {
         let Some(store) = self.machine.store_mut().disk_mut() else { return };
         if self.failure.is_none()
-            && let Err(error) = self.boundaries.seal(store, (ledger, view), is_synced, is_exact)
+            && let Err(error) = self.boundaries.seal(store, (ledger, view), is_synced)
         {
             self.failure = Some(error);
         }
@@ -127,7 +141,7 @@ impl consensus::Machine for MachineBackend {
     fn apply(&mut self, stamp: &consensus::Stamp, id: CommandId, payload: &Bytes) -> Bytes {
         let stamp = Stamp { slot: stamp.slot, index: stamp.index, at_ms: stamp.at_ms };
         self.is_marked |= *payload == self.mark;
-        self.machine.apply_for(&stamp, caller(id), payload).to_bytes()
+        self.machine.apply_for(&stamp, caller(id), payload).to_bytes_in(&mut self.replies)
     }
 }
 
@@ -140,14 +154,23 @@ impl Backend for MachineBackend {
         }
     }
 
-    fn boundary(&mut self, ledger: &Ledger, view: &ViewState) {
-        if self.machine.store().disk().is_some_and(DiskStore::is_seal_due) && self.boundaries.is_kept() {
-            self.seal(ledger, view, false, false);
+    fn boundary(&mut self, ledger: &Ledger, view: &ViewState) -> bool {
+        let Some(store) = self.machine.store_mut().disk_mut().filter(|_| self.boundaries.is_kept()) else {
+            return true;
+        };
+        let has_room = store.has_room().unwrap_or_else(|error| {
+            self.failure = Some(error);
+            false
+        });
+        if has_room && self.machine.store().disk().is_some_and(DiskStore::is_seal_due) {
+            self.seal(ledger, view, false);
         }
+        // Nothing more is applied to a store that has failed.
+        has_room && self.failure.is_none()
     }
 
-    fn take_events(&mut self) -> Vec<Event> {
-        self.machine.take_events()
+    fn take_events(&mut self, said: &mut Vec<Event>) {
+        self.machine.take_events_into(said);
     }
 
     fn waiting_until(reply: &[u8]) -> Option<Option<u64>> {

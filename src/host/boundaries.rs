@@ -24,6 +24,8 @@ pub struct Boundaries {
     is_under_way: bool,
     /// And the journal is to be cut there at once.
     is_exact: bool,
+    /// Somebody asked for one where the journal is cut at once, and it has not begun.
+    is_wanted: bool,
     /// The newest durable one.
     newest: Option<u64>,
 }
@@ -41,15 +43,20 @@ impl Boundaries {
         self.id.is_some()
     }
 
-    /// Whether the journal has grown so much that the rows should be put away.
+    /// Somebody wants the journal to be cut at once. There is never more than one boundary on its way: however often it is asked for, what waits for the engine is bounded.
+    pub fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// Whether the journal has grown so much that the rows should be put away, or somebody wants it.
     #[must_use]
     pub fn is_due(&self, journal_bytes: u64, is_copying: bool) -> bool {
         let every = if is_copying { EVERY_BYTES_COPYING } else { EVERY_BYTES };
         let kept = if self.newest.is_some() { EVERY_BYTES } else { 0 };
-        !self.is_under_way && journal_bytes > every + kept
+        !self.is_under_way && (self.is_wanted || journal_bytes > every + kept)
     }
 
-    /// Seals the store's layer here. With `is_synced` the boundary becomes durable; with `is_exact` the journal is cut right there.
+    /// Seals the store's layer here. With `is_synced` the boundary becomes durable, and the journal is cut right there if somebody wants it.
     ///
     /// # Errors
     /// When the store has failed.
@@ -58,11 +65,12 @@ impl Boundaries {
         store: &mut DiskStore,
         (ledger, view): (&Ledger, &ViewState),
         is_synced: bool,
-        is_exact: bool,
     ) -> Result<(), StoreError> {
         let Some(id) = self.id else { return Ok(()) };
-        self.is_under_way |= is_synced;
-        self.is_exact |= is_exact;
+        if is_synced {
+            self.is_under_way = true;
+            self.is_exact = std::mem::take(&mut self.is_wanted);
+        }
         store.seal(to_store(id, ledger, view), is_synced)
     }
 
@@ -130,7 +138,9 @@ mod tests {
         boundaries.newest = Some(1);
         assert!(!boundaries.is_due(2 * EVERY_BYTES, false));
         assert!(boundaries.is_due(2 * EVERY_BYTES + 1, false));
+        boundaries.want();
+        assert!(boundaries.is_due(0, true), "somebody wants it");
         boundaries.is_under_way = true;
-        assert!(!boundaries.is_due(u64::MAX, false));
+        assert!(!boundaries.is_due(u64::MAX, false), "not before the one on its way has arrived");
     }
 }

@@ -7,7 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// What the clocks say now: the monotonic one that counts suspended time, and the wall clock.
 pub fn now() -> Now {
     let boot = clock_gettime(ClockId::Boottime);
-    let wall = clock_gettime(ClockId::Realtime);
+    // Milliseconds are asked for, and this clock costs a tenth of the exact one: it is as of the kernel's last tick.
+    let wall = clock_gettime(ClockId::RealtimeCoarse);
     let micros = |seconds: i64, nanos: i64| {
         u64::try_from(seconds).unwrap_or(0) * 1_000_000 + u64::try_from(nanos).unwrap_or(0) / 1_000
     };

@@ -2,10 +2,11 @@
 //!
 //! A turn takes everything that arrived since the last one (peer messages, client commands, finished syncs, due timers), lets the roles
 //! answer until nothing is left to say inside this node, and then does the slow things once for all of it: one batch to the journal,
-//! one write per peer. Batches form by draining, never by waiting.
+//! one write per peer. Batches form by draining, and clients' commands wait for company for a moment ([`super::gathering`]).
 //!
 //! What a role says leaves only after everything that this role asked to persist is durable: [`super::durability`].
 
+use super::apply::Held;
 use super::durability::{Durability, Fatal};
 use super::log::Log;
 use super::meters::Meters;
@@ -15,8 +16,8 @@ use super::waiters::Waiters;
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
 use consensus::{
-    Address, Body, CommandId, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now,
-    Outcome, Outputs, RoleId, Spawn, ViewState,
+    Address, CommandId, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome,
+    Outputs, RoleId, Spawn, ViewState,
 };
 use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,19 +25,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::journal::Failure;
-use storage::machine::Event;
 use storage::machine::locks::LockEvent;
+use storage::machine::{Event, Undo};
 
 /// What executes commands on this node.
 pub trait Backend: consensus::Machine {
     /// Every command of `slot` has been applied: a read sees all of the slot or nothing of it.
     fn finish_slot(&mut self, slot: u64);
 
-    /// The rows stand at the boundary of a slot: the chance to put them away, with what consensus knows there.
-    fn boundary(&mut self, ledger: &Ledger, view: &ViewState);
+    /// The rows stand at the boundary of a slot: the chance to put them away, with what consensus knows there. Whether there is room for the rows of the next slot; if not,
+    /// the node is woken when that may have changed.
+    fn boundary(&mut self, ledger: &Ledger, view: &ViewState) -> bool;
 
     /// What the commands since the last call said besides their replies.
-    fn take_events(&mut self) -> Vec<Event>;
+    fn take_events(&mut self, said: &mut Vec<Event>);
 
     /// Whether a reply says that there is none yet, because the command waits; and until when at most, in cluster time.
     fn waiting_until(reply: &[u8]) -> Option<Option<u64>>;
@@ -66,8 +68,8 @@ pub struct Todo {
     pub admin: Vec<Message>,
     /// Connections whose command began to wait.
     pub parked: Vec<u64>,
-    /// Commands that undo what a connection was told, to be run if it is gone.
-    pub undos: Vec<(u64, Bytes)>,
+    /// How what a connection was told is undone, if it is gone.
+    pub undos: Vec<(u64, Undo)>,
     /// Messages for those who listen: channel and message.
     pub published: Vec<(Bytes, Bytes)>,
     /// Keys that changed, if some client caches.
@@ -86,7 +88,7 @@ pub struct Core<B> {
     pub backend: B,
     /// What it measures about itself.
     pub meters: Meters,
-    config: Arc<Config>,
+    pub(super) config: Arc<Config>,
     durability: Durability,
     inbox: Vec<Letter>,
     local: VecDeque<(Address, RoleId, Message)>,
@@ -95,7 +97,10 @@ pub struct Core<B> {
     pub(super) waiters: Waiters,
     pub(super) parked: Parked,
     pub(super) todo: Todo,
-    outcomes: Vec<(CommandId, Outcome)>,
+    pub(super) held: Held,
+    pub(super) outcomes: Vec<(CommandId, Outcome)>,
+    /// Room for what the commands of a slot say besides their replies.
+    pub(super) said: Vec<Event>,
     applied_before: u64,
 }
 
@@ -129,7 +134,9 @@ impl<B: Backend> Core<B> {
             waiters: Waiters::default(),
             parked: Parked::default(),
             todo: Todo::default(),
+            held: Held::default(),
             outcomes: Vec::new(),
+            said: Vec::new(),
         };
         core.perform(RoleId::Replica, outputs, super::clock::now());
         Ok(core)
@@ -198,12 +205,13 @@ impl<B: Backend> Core<B> {
     /// When the journal failed: the node must stop.
     pub fn turn(&mut self, now: Now) -> Result<Todo, Fatal> {
         self.take_completions(now)?;
+        self.apply_held(now);
         for letter in std::mem::take(&mut self.inbox) {
             if letter.role == RoleId::Host {
                 self.todo.admin.push(letter.message);
                 continue;
             }
-            if self.durability.must_lose(&letter.message) {
+            if self.durability.must_lose(&letter.message) || self.held.must_lose(&letter.message) {
                 continue;
             }
             let outputs = self.node.deliver(letter.from, letter.role, letter.message, now);
@@ -343,30 +351,7 @@ impl<B: Backend> Core<B> {
 
     fn call(&mut self, call: HostCall, now: Now) {
         match call {
-            HostCall::Apply { slot, value } => {
-                let Core { ledger, backend, config, outcomes, .. } = self;
-                ledger.apply(slot, &value, backend, config, outcomes);
-                backend.finish_slot(slot);
-                backend.boundary(ledger, self.node.replica().view());
-                if let Body::Commands(commands) = &value.body {
-                    self.meters.applied(commands.len());
-                }
-                let backend = &mut self.backend;
-                let events = backend.take_events();
-                self.note_changes(&events);
-                let undos = self.direct_undos(&events);
-                let mut outcomes = std::mem::take(&mut self.outcomes);
-                for (id, outcome) in outcomes.drain(..) {
-                    let is_repeat = matches!(outcome, Outcome::Repeated(_));
-                    let (Outcome::Executed(reply) | Outcome::Repeated(reply)) = outcome else { continue };
-                    // A repeat of what this node saw run says nothing new; of a command that waits it says that it waits, although by now it may not.
-                    if id.origin == self.node.origin() && !(is_repeat && self.waiters.is_answered(id.seq)) {
-                        self.ran(id.seq, reply, undos.get(&id.seq), now);
-                    }
-                }
-                self.outcomes = outcomes;
-                self.tell(events);
-            }
+            HostCall::Apply { slot, value } => self.handed(slot, value, now),
             HostCall::ReadReady { reads } => self.waiters.readable(&reads, &mut self.todo.answers),
             HostCall::Abandoned { seq, certain } => {
                 self.waiters.abandoned(seq, certain, &mut self.todo.answers);
@@ -426,6 +411,7 @@ impl<B: Backend> Core<B> {
         }
         self.ledger = ledger;
         let old = std::mem::replace(&mut self.backend, backend);
+        self.held.clear();
         self.applied_before = slot;
         let origin = self.node.origin();
         for seq in self.waiters.waiting_below(self.ledger.executed_below(origin)) {
@@ -443,6 +429,12 @@ impl<B: Backend> Core<B> {
     #[must_use]
     pub fn is_checkpointing(&self) -> bool {
         self.durability.is_checkpointing()
+    }
+
+    /// Whether the next turn is due at once, although nothing has come.
+    #[must_use]
+    pub fn expects_company(&self) -> bool {
+        self.waiters.expects_company()
     }
 
     /// How many clients wait.

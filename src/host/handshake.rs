@@ -189,3 +189,52 @@ async fn read_verdict(stream: &mut TcpStream) -> io::Result<()> {
     stream.read_exact(&mut why).await?;
     Err(refused(format!("refused: {}", String::from_utf8_lossy(&why))))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tokio::net::TcpListener;
+
+    fn identity(node: u64, incarnation: u64, secret: &str) -> Identity {
+        Identity { cluster: [7; 16], node: NodeId(node), incarnation, secret: secret.as_bytes().to_vec() }
+    }
+
+    /// `dialler` calls node 2, which knows life 5 of it; what both make of it.
+    async fn meet(dialler: Identity, to: u64) -> (io::Result<()>, io::Result<Caller>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let listening = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut magic = [0; 4];
+            stream.read_exact(&mut magic).await.unwrap();
+            answer(&mut stream, magic, &identity(2, 1, "the secret"), |_| 5).await
+        };
+        let dialling = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            dial(&mut stream, &dialler, NodeId(to)).await
+        };
+        tokio::join!(dialling, listening)
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_link_is_bound_to_secret_cluster_node_and_life() {
+        let (dialled, answered) = meet(identity(1, 5, "the secret"), 2).await;
+        dialled.unwrap();
+        let caller = answered.unwrap();
+        assert_eq!((caller.node, caller.incarnation), (NodeId(1), 5));
+        let another = Identity { cluster: [8; 16], ..identity(1, 5, "the secret") };
+        for (dialler, to, why) in [
+            (identity(1, 5, "a guess"), 2, "secret"),
+            (identity(1, 4, "the secret"), 2, "a newer life"),
+            (another, 2, "another cluster"),
+            (identity(1, 5, "the secret"), 3, "this is n2"),
+            (identity(2, 5, "the secret"), 2, "the same id"),
+        ] {
+            let (dialled, answered) = meet(dialler, to).await;
+            assert!(answered.is_err(), "{why}: no message is read on such a link");
+            let said = dialled.unwrap_err().to_string();
+            assert!(said.contains(why), "{said} does not say {why}");
+        }
+    }
+}

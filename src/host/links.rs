@@ -34,13 +34,28 @@ pub async fn dial(me: Identity, peer: NodeId, address: String, outbox: Rc<Outbox
     );
 }
 
+/// How long to wait before a peer is dialled again: longer each time, until it has answered.
+struct Redial(Duration);
+
+impl Redial {
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(REDIAL_MAX);
+        pause
+    }
+
+    fn reset(&mut self) {
+        self.0 = REDIAL_MIN;
+    }
+}
+
 async fn keep_up(lane: Lane, me: &Identity, peer: NodeId, address: &str, outbox: &Outbox) {
-    let (mut pause, mut refusal) = (REDIAL_MIN, String::new());
+    let (mut redial, mut refusal) = (Redial(REDIAL_MIN), String::new());
     while !outbox.is_closed() {
         match connect(me, peer, address).await {
             Ok(stream) => {
                 debug!(%peer, address, ?lane, "peer link is up");
-                pause = REDIAL_MIN;
+                redial.reset();
                 let ended = write_all(stream, lane, outbox).await;
                 outbox.set_down(lane);
                 debug!(%peer, ?lane, ?ended, "peer link is down");
@@ -54,8 +69,7 @@ async fn keep_up(lane: Lane, me: &Identity, peer: NodeId, address: &str, outbox:
             }
             Err(error) => debug!(%peer, address, %error, "peer cannot be reached"),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(REDIAL_MAX);
+        tokio::time::sleep(redial.next_pause()).await;
     }
 }
 
@@ -179,6 +193,15 @@ mod tests {
 
     fn identity(node: u64) -> Identity {
         Identity { cluster: [7; 16], node: NodeId(node), incarnation: 1, secret: b"secret".to_vec() }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_answer_is_dialled_less_and_less_often() {
+        let mut redial = Redial(REDIAL_MIN);
+        let pauses: Vec<u128> = (0..8).map(|_| redial.next_pause().as_millis()).collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        redial.reset();
+        assert_eq!(redial.next_pause(), REDIAL_MIN);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -1,5 +1,6 @@
 //! The tokio host of the roles: one thread, one turn at a time.
 
+pub mod apply;
 pub mod backend;
 pub mod boundaries;
 pub mod calls;
@@ -8,6 +9,7 @@ pub mod core;
 pub mod durability;
 pub mod early;
 pub mod faults;
+pub mod gathering;
 pub mod handshake;
 pub mod links;
 pub mod log;

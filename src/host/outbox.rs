@@ -56,6 +56,10 @@ enum Large {
     Proposal(Ballot, Slot),
     /// By its first command.
     Request(CommandId),
+    /// By its first slot.
+    Log(u64),
+    /// By the scout's ballot and the slot that it asked from.
+    Promise(Ballot, u64),
 }
 
 #[derive(Default)]
@@ -68,6 +72,8 @@ struct Queues {
     bulk: VecDeque<Bytes>,
     /// The large message that is being written.
     writing: Option<Large>,
+    /// A piece of a snapshot is being written.
+    writes_piece: bool,
     /// Large messages that were queued lately, and until when they are not repeated.
     recent: Vec<(Large, Instant)>,
 }
@@ -78,12 +84,15 @@ impl Queues {
             return (!self.urgent.is_empty()).then(|| self.urgent.split().freeze());
         }
         self.writing = None;
+        self.writes_piece = false;
         if let Some((piece, large)) = self.ordinary.pop_front() {
             self.ordinary_bytes -= piece.len();
             self.writing = large;
             return Some(piece.freeze());
         }
-        self.bulk.pop_front()
+        let piece = self.bulk.pop_front();
+        self.writes_piece = piece.is_some();
+        piece
     }
 
     fn is_empty(&self, lane: Lane) -> bool {
@@ -141,6 +150,13 @@ impl Outbox {
         large(message).is_some_and(|large| self.queues.borrow_mut().is_on_its_way(large))
     }
 
+    /// Whether a piece of a snapshot waits for the peer or is being written.
+    #[must_use]
+    pub fn has_piece(&self) -> bool {
+        let queues = self.queues.borrow();
+        queues.writes_piece || !queues.bulk.is_empty()
+    }
+
     /// Queues a message, encoded as `frame`; drops it when the peer is not connected or too far behind.
     pub fn push(&self, frame: &[u8], message: &Message) {
         self.push_as(class_of(message), frame, message);
@@ -181,6 +197,7 @@ impl Outbox {
     /// The last piece was written.
     pub(super) fn written(&self, lane: Lane) {
         if lane == Lane::Data {
+            self.queues.borrow_mut().writes_piece = false;
             self.shortcut.written();
         }
     }
@@ -283,6 +300,14 @@ fn large(message: &Message) -> Option<Large> {
             let bytes: usize = commands.iter().map(|command| command.payload.len()).sum();
             commands.first().filter(|_| bytes > PIECE_BYTES).map(|command| Large::Request(command.id))
         }
+        Message::Log { first, values, .. } => {
+            let bytes: usize = values.iter().map(|value| value.weight()).sum();
+            (bytes > PIECE_BYTES).then_some(Large::Log(*first))
+        }
+        Message::P1b(promise) => {
+            let bytes: usize = promise.accepted.iter().map(|pvalue| pvalue.value.weight()).sum();
+            (bytes > PIECE_BYTES).then_some(Large::Promise(promise.ballot, promise.from_slot))
+        }
         _ => None,
     }
 }
@@ -354,5 +379,37 @@ pub(super) mod tests {
         outbox.set_down(Lane::Data);
         assert!(!outbox.has(&proposal), "it was lost with the link");
         assert!(!outbox.has(&heartbeat()), "small ones are sent whenever somebody wants");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_counted() {
+        let outbox = Outbox::default();
+        let probe = Message::Probe { ballot: ballot() };
+        outbox.push(b"nobody is there", &probe);
+        assert_eq!((outbox.dropped(), outbox.queued_bytes()), (1, 0));
+        outbox.data.is_up.set(true);
+        let half = vec![0; QUEUE_BYTES_MAX / 2];
+        (0..3).for_each(|_| outbox.push(&half, &probe));
+        assert_eq!((outbox.dropped(), outbox.queued_bytes()), (2, QUEUE_BYTES_MAX));
+        let piece = Message::SnapshotChunk { slot: 1, offset: 0, total: 1, data: Bytes::new() };
+        assert!(!outbox.has_piece());
+        (0..=BULK_FRAMES_MAX).for_each(|_| outbox.push(b"x", &piece));
+        assert_eq!(outbox.dropped(), 3);
+        // Pieces leave last, and the one that is being written counts.
+        (0..2).for_each(|_| assert_eq!(outbox.next(Lane::Data).unwrap().len(), half.len()));
+        (0..BULK_FRAMES_MAX).for_each(|_| assert_eq!(outbox.next(Lane::Data).unwrap(), "x"));
+        assert!(outbox.has_piece());
+        assert!(outbox.next(Lane::Data).is_none() && !outbox.has_piece());
+    }
+
+    #[test]
+    fn the_log_of_a_large_value_is_not_queued_again_either() {
+        let Message::P2a { pvalue, .. } = large_proposal() else { return };
+        let outbox = Outbox::default();
+        outbox.data.is_up.set(true);
+        let log = |first| Message::Log { first, values: vec![pvalue.value.clone()], decided: 9 };
+        outbox.push(b"log", &log(1));
+        assert!(outbox.has(&log(1)));
+        assert!(!outbox.has(&log(2)));
     }
 }

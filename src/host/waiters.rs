@@ -4,14 +4,12 @@
 //! gathered for a moment (see [`Waiters::take_submitted`]), so that a busy node makes few large batches of many small requests. Each waits at most the request timeout; then its client hears
 //! whether it certainly did not run or may have run, never silence.
 
+use super::gathering::Gathering;
 use bytes::Bytes;
 use consensus::{Message, Now, Time};
 use server::{Answer, Ticket};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// What was gathered leaves after this time at the latest, whatever is on its way.
-const GATHER_MAX: Duration = Duration::from_millis(2);
 
 /// Everybody that waits.
 pub struct Waiters {
@@ -22,8 +20,7 @@ pub struct Waiters {
     commands: VecDeque<(Option<Ticket>, Time)>,
     /// The last of them, which have not left yet.
     gathered: Vec<Bytes>,
-    /// When the first of those came.
-    gathered_since: Time,
+    gathering: Gathering,
     /// Commands before this one have been given up already.
     expired_below: u64,
     first_read: u64,
@@ -37,7 +34,7 @@ impl Default for Waiters {
             first_seq: 1,
             commands: VecDeque::new(),
             gathered: Vec::new(),
-            gathered_since: Time(0),
+            gathering: Gathering::default(),
             expired_below: 1,
             first_read: 1,
             reads: VecDeque::new(),
@@ -53,29 +50,25 @@ impl Waiters {
 
     /// A command came.
     pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
-        if self.gathered.is_empty() {
-            self.gathered_since = now.at;
-        }
         self.commands.push_back((Some(ticket), now.at.plus(self.timeout)));
         self.gathered.push(payload);
+        self.gathering.came(self.gathered.len(), self.commands.len(), now);
     }
 
-    /// The commands that came since the last call, and the number of the first, when it is time to send them on: at once when nothing of
-    /// this node is on its way, and else when they are half as many as what is, or have waited for two milliseconds. Every batch costs each node a
-    /// sync and a few wake-ups, however small it is; a lonely command never waits.
+    /// The commands that came since the last call, and the number of the first, when it is time to send them on ([`Gathering`]).
     pub fn take_submitted(&mut self, now: Now) -> Option<(u64, Vec<Bytes>)> {
         let on_the_way = self.commands.len() - self.gathered.len();
-        let is_worth_it = 2 * self.gathered.len() >= on_the_way;
-        if self.gathered.is_empty() || !(is_worth_it || self.gathered_until() <= now.at) {
+        if !self.gathering.leaves(self.gathered.len(), on_the_way, self.timeout, now) {
             return None;
         }
         let payloads = std::mem::take(&mut self.gathered);
         Some((self.first_seq + on_the_way as u64, payloads))
     }
 
-    fn gathered_until(&self) -> Time {
-        // Never longer than a request may wait at all: who is given up must have left.
-        self.gathered_since.plus(GATHER_MAX.min(self.timeout))
+    /// Whether commands are held back for company that is expected within microseconds: the node looks again at once instead of going to sleep.
+    #[must_use]
+    pub fn expects_company(&self) -> bool {
+        !self.gathered.is_empty() && self.gathered.len() == self.commands.len()
     }
 
     /// A reader came; the result names it.
@@ -172,7 +165,7 @@ impl Waiters {
         let skip = usize::try_from(self.expired_below.saturating_sub(self.first_seq)).unwrap_or(0);
         let command = self.commands.get(skip).map(|(_, until)| *until);
         let read = self.reads.front().map(|(_, until)| *until);
-        let gathered = (!self.gathered.is_empty()).then(|| self.gathered_until());
+        let gathered = (!self.gathered.is_empty()).then(|| self.gathering.until(self.timeout));
         [command, read, gathered].into_iter().flatten().min()
     }
 
@@ -192,6 +185,7 @@ impl Waiters {
     fn take_command(&mut self, seq: u64) -> Option<Ticket> {
         let index = usize::try_from(seq.checked_sub(self.first_seq)?).ok()?;
         let ticket = self.commands.get_mut(index)?.0.take();
+        self.gathering.answered();
         while self.commands.front().is_some_and(|(ticket, _)| ticket.is_none()) {
             self.commands.pop_front();
             self.first_seq += 1;
@@ -233,43 +227,30 @@ mod tests {
 
     #[test]
     fn what_comes_while_much_is_on_its_way_is_gathered_but_not_for_long() {
-        let just_before = Now { at: Time(1_999), wall_ms: 0 };
-        let in_time = Now { at: Time(2_000), wall_ms: 0 };
         let mut waiters = Waiters::default();
+        let taken = |waiters: &mut Waiters, micros| {
+            let taken = waiters.take_submitted(Now { at: Time(micros), wall_ms: 0 });
+            taken.map(|(first, payloads)| (first, payloads.len()))
+        };
         for place in 0..8 {
             waiters.submit(Bytes::from_static(b"a"), ticket(place), at(0));
         }
-        assert_eq!(
-            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
-            Some((1, 8))
-        );
+        assert_eq!(taken(&mut waiters, 0), Some((1, 8)));
         for place in 8..11 {
             waiters.submit(Bytes::from_static(b"b"), ticket(place), at(0));
-            assert_eq!(waiters.take_submitted(just_before), None, "{place}: fewer than half of 8");
+            assert_eq!(taken(&mut waiters, 1_999), None);
         }
+        assert!(!waiters.expects_company(), "what is on its way wakes the node when it ends");
         assert_eq!(waiters.deadline(), Some(Time(2_000)));
-        assert_eq!(
-            waiters.take_submitted(in_time).map(|(first, payloads)| (first, payloads.len())),
-            Some((9, 3))
-        );
-        // Half of what is on its way, and everything when nothing is.
-        for place in 11..17 {
-            assert_eq!(waiters.take_submitted(at(0)), None);
-            waiters.submit(Bytes::from_static(b"c"), ticket(place), at(0));
-        }
-        assert_eq!(
-            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
-            Some((12, 6))
-        );
-        waiters.submit(Bytes::from_static(b"d"), ticket(17), at(0));
-        assert_eq!(waiters.take_submitted(at(0)), None);
-        for seq in 1..18 {
+        assert_eq!(taken(&mut waiters, 2_000), Some((9, 3)));
+        waiters.submit(Bytes::from_static(b"c"), ticket(11), at(0));
+        for seq in 1..12 {
             assert!(waiters.executed(seq).is_some());
         }
-        assert_eq!(
-            waiters.take_submitted(at(0)).map(|(first, payloads)| (first, payloads.len())),
-            Some((18, 1))
-        );
+        assert_eq!(taken(&mut waiters, 100), None);
+        assert!(waiters.expects_company(), "and nothing would wake the node");
+        assert_eq!(taken(&mut waiters, 200), Some((12, 1)));
+        assert!(!waiters.expects_company());
     }
 
     #[test]

@@ -8,9 +8,8 @@ use super::core::{Backend, Core};
 use bytes::Bytes;
 use consensus::{CommandId, Now};
 use server::{Answer, Change, Ticket};
-use std::collections::BTreeMap;
 use std::time::Duration;
-use storage::machine::{Caller, Event};
+use storage::machine::{Caller, Event, Undo};
 
 /// A command that the node itself submits; nobody waits for its reply.
 pub const NOBODY: Ticket = Ticket { connection: 0, place: 0 };
@@ -25,13 +24,20 @@ impl<B: Backend> Core<B> {
         CommandId { origin: self.node.origin(), seq }
     }
 
-    /// How commands of ours that did not wait can be undone.
-    pub(super) fn direct_undos(&self, events: &[Event]) -> BTreeMap<u64, Bytes> {
-        let mine = events.iter().filter_map(|event| match event {
-            Event::Undo { caller, undo } if self.is_mine(*caller) => Some((caller.seq, undo.clone())),
-            _ => None,
+    /// How commands of ours that did not wait can be undone, in the order of their numbers: the ledger runs them in it (E1).
+    pub(super) fn direct_undos(&self, events: &mut Vec<Event>) -> Vec<(u64, Option<Undo>)> {
+        let mut mine = Vec::new();
+        events.retain_mut(|event| match event {
+            Event::Undo { caller, undo } => {
+                if self.is_mine(*caller) {
+                    // As little as possible is copied: almost all of it is thrown away.
+                    mine.push((caller.seq, Some(std::mem::replace(undo, Undo::Command(Bytes::new())))));
+                }
+                false
+            }
+            _ => true,
         });
-        mine.collect()
+        mine
     }
 
     /// Notes what changed, for clients that cache, while it is known who waits for which command.
@@ -48,7 +54,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// A command of ours ran.
-    pub(super) fn ran(&mut self, seq: u64, reply: Bytes, undo: Option<&Bytes>, now: Now) {
+    pub(super) fn ran(&mut self, seq: u64, reply: Bytes, undo: Option<Undo>, now: Now) {
         if let Some(waited) = self.waiters.waited(seq, now) {
             self.meters.answered(waited);
         }
@@ -69,13 +75,13 @@ impl<B: Backend> Core<B> {
             self.todo.answers.push((ticket, Answer::Ran(reply)));
         }
         if let Some(undo) = undo {
-            self.todo.undos.push((ticket.unwrap_or(NOBODY).connection, undo.clone()));
+            self.todo.undos.push((ticket.unwrap_or(NOBODY).connection, undo));
         }
     }
 
     /// Passes on what commands said besides their replies.
-    pub(super) fn tell(&mut self, events: Vec<Event>) {
-        for event in events {
+    pub(super) fn tell(&mut self, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
             match event {
                 Event::Served { caller, reply, undo } if self.is_mine(caller) => {
                     let ticket = self.parked.take(caller.seq);

@@ -12,6 +12,9 @@ use storage::reply::Reply;
 const PATIENCE: Duration = Duration::from_secs(600);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// What one request for a piece brings.
+const PIECE_BYTES: usize = 1 << 20;
+
 impl Running {
     pub(super) async fn begin_backup(&self) -> Result<Reply, String> {
         // What was acknowledged anywhere before this mark is applied here when it is answered.
@@ -46,7 +49,7 @@ impl Running {
         let (Ok(slot), Ok(offset)) = (slot.parse(), offset.parse()) else {
             return Err("ERR slot and offset are numbers, as WARLOCK BACKUP said".into());
         };
-        match self.snapshots.borrow().chunk(slot, offset) {
+        match self.snapshots.borrow().chunk(slot, offset, PIECE_BYTES) {
             Some(Message::SnapshotChunk { slot: found, data, .. }) if found == slot => Ok(Reply::Bulk(data)),
             _ => Err(format!(
                 "ERR the snapshot of slot {slot} is not here any more; begin again with WARLOCK BACKUP"

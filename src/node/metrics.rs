@@ -39,8 +39,8 @@ impl Probed for Running {
         page.gauge("warlock_members", "Members of the cluster.", replica.view().current.members.len() as f64);
         page.gauge(
             "warlock_ballot_round",
-            "The round of this node's leader; grows with every election.",
-            leader.ballot().round as f64,
+            "The round of the master that this node follows; grows with every election.",
+            core.node.ballot().round as f64,
         );
         page.counter(
             "warlock_master_changes_total",
@@ -106,6 +106,16 @@ impl Probed for Running {
             "warlock_cluster_time_seconds",
             "Cluster time, which expiry goes by.",
             core.ledger.cluster_ms() as f64 / 1_000.0,
+        );
+        page.counter(
+            "warlock_snapshot_sent_bytes_total",
+            "Bytes of snapshots that this node sent to peers.",
+            self.courier.borrow().sent_bytes() as f64,
+        );
+        page.counter(
+            "warlock_snapshot_received_bytes_total",
+            "Bytes of snapshots that this node got from peers.",
+            self.snapshots.borrow().kept_bytes() as f64,
         );
         if let Some(free) = self.snapshots.borrow().disk_free() {
             let help = "Bytes that are free on the disk of this node's data.";

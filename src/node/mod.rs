@@ -1,13 +1,14 @@
 //! A running node: opens its directory, starts the roles, the links and the Redis face, and runs turns until it is told to stop.
 //!
 //! Parts: `open` from a directory to roles · `turns` the loop · `peers` links to the other members · `admin` what an operator asks · `change` of the
-//! member set · `compare` the members' data · `backup` · `answers` to other nodes' hosts · `report` what the node tells · `rows` on disk · `sweep` keys whose time has passed. All of it runs on the node's one thread.
+//! member set · `compare` the members' data · `courier` of snapshots · `backup` · `answers` to other nodes' hosts · `report` what the node tells · `rows` on disk · `sweep` keys whose time has passed. All of it runs on the node's one thread.
 
 mod admin;
 mod answers;
 mod backup;
 pub mod change;
 mod compare;
+mod courier;
 mod doors;
 mod metrics;
 mod open;
@@ -37,6 +38,7 @@ use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use bytes::Bytes;
 use consensus::{AdminError, NodeId, Time};
+use courier::Courier;
 use room::Room;
 use server::{Answer, Engine, Face, Facts, Ticket};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -47,6 +49,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Instant;
 use storage::journal;
 use storage::machine::{Interest, View};
 use storage::reply::Reply;
@@ -127,6 +130,7 @@ struct Running {
     contact: Contact,
     core: RefCell<Core<MachineBackend>>,
     snapshots: RefCell<Snapshots>,
+    courier: RefCell<Courier>,
     /// Rows on disk.
     disk: Option<Disk>,
     wake: Arc<Notify>,
@@ -188,6 +192,7 @@ pub async fn run(
         contact,
         core: RefCell::new(core),
         snapshots: RefCell::new(snapshots),
+        courier: RefCell::new(Courier::new(settings.snapshot_rate, Instant::now())),
         disk,
         wake,
         view_changed: Notify::new(),
@@ -248,17 +253,23 @@ impl Running {
 
 impl Engine for Running {
     fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool {
-        let core = self.core.borrow();
-        let may_read = core.node.can_lease_read(clock::now());
+        let (core, now) = (self.core.borrow(), clock::now());
+        let may_read = core.node.can_lease_read(now);
         if may_read {
-            read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core)));
+            read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core, now)));
         }
         may_read
     }
 
     fn read(&self, read: &mut dyn FnMut(&View<'_>)) {
         let core = self.core.borrow();
-        read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core)));
+        read(
+            &core
+                .backend
+                .machine
+                .view(core.ledger.cluster_ms())
+                .with_clock(self.clock_ms(&core, clock::now())),
+        );
     }
 
     fn age(&self) -> Option<std::time::Duration> {
@@ -320,7 +331,10 @@ impl Engine for Running {
     }
 
     fn listen(&self, interest: Interest) {
-        self.core.borrow_mut().backend.machine.listen(interest);
+        let mut core = self.core.borrow_mut();
+        let origin = core.node.origin();
+        let me = Some((origin.node.0, origin.incarnation));
+        core.backend.machine.listen(Interest { me, ..interest });
     }
 
     fn nudge(&self) {

@@ -82,12 +82,21 @@ pub(super) fn open(
     };
     if durable.decided_through(standing.slot) < durable.decided {
         // Its acceptor would have forgotten values that it accepted: the same as a lost disk.
+        let found = if disk.is_some() {
+            format!(
+                "the rows on disk stand at slot {}: they were durable beyond it, and the disk has damaged them",
+                standing.slot
+            )
+        } else {
+            format!(
+                "the newest usable snapshot ends at slot {}: a snapshot is damaged or missing",
+                standing.slot
+            )
+        };
         return Err(NodeError::Failed(format!(
-            "the journal of {} continues behind slot {}, but the newest usable snapshot ends at slot {}: a snapshot is damaged or missing; \
-             remove this node from its cluster, empty its directory and add it again as a new member",
+            "the journal of {} continues behind slot {}, but {found}; remove this node from its cluster, empty its directory and add it again as a new member",
             settings.dir.display(),
             durable.decided,
-            standing.slot
         )));
     }
     let config = Arc::new(config);

@@ -115,7 +115,7 @@ impl Running {
             role,
             master: master.and_then(|id| member_contact(view, id)).map(|contact| contact.client),
             view: view.current.number,
-            ballot: core.node.leader().ballot().to_string(),
+            ballot: core.node.ballot().to_string(),
             applied: core.ledger.applied(),
             waiting: core.waiting(),
             mailed: core.meters.mailed,

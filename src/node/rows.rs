@@ -40,7 +40,7 @@ impl Running {
         }
         let is_copying = snapshots.is_writing() || snapshots.is_used_within(COPYING);
         if !core.is_checkpointing() && core.backend.is_checkpoint_due(core.journal_bytes(), is_copying) {
-            core.backend.checkpoint(&core.ledger, core.node.replica().view(), false);
+            core.backend.checkpoint(&core.ledger, core.node.replica().view());
         }
         // Told at the beginning of the next turn.
         Ok(has_more || core.backend.failure.is_some())
@@ -51,8 +51,9 @@ impl Running {
         if self.disk.is_none() {
             return self.write_snapshot();
         }
-        let core = &mut *self.core.borrow_mut();
-        core.backend.checkpoint(&core.ledger, core.node.replica().view(), true);
+        // The next turn begins it, or a later one.
+        self.core.borrow_mut().backend.want_checkpoint();
+        self.wake.notify_one();
     }
 
     /// Whether there is a snapshot file behind which the log goes on. If not, one is begun.

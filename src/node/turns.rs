@@ -1,6 +1,7 @@
 //! The node's loop: one turn of the core after the other, what each leaves to do, and the way out when it is told to stop.
 
 use super::admin::OWN;
+use super::courier::Wanted;
 use super::{NodeError, Running};
 use crate::host::backend::MachineBackend;
 use crate::host::clock;
@@ -10,7 +11,7 @@ use crate::snapshots::Snapshots;
 use consensus::{Address, Message, RoleId};
 use server::Answer;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::{error, info};
 
 /// How long a stopping master waits for a successor.
@@ -39,7 +40,7 @@ impl Running {
             let has_more = self.handle(todo, me)?;
             // Connections that became readable get their turn first, so that what they bring joins the next one.
             tokio::task::yield_now().await;
-            if has_more {
+            if has_more || self.core.borrow().expects_company() {
                 continue;
             }
             if self.is_dismissed.get() && self.core.borrow().waiting() == 0 {
@@ -52,6 +53,8 @@ impl Running {
             }
             let now = clock::now();
             let until = self.core.borrow().deadline().map_or(Duration::from_secs(1), |due| due.since(now.at));
+            let piece_in = self.courier.borrow_mut().due_in(Instant::now());
+            let until = piece_in.map_or(until, |piece_in| until.min(piece_in));
             let due = tokio::time::Instant::now() + until;
             if alarm.is_elapsed() || due < alarm.deadline() {
                 alarm.as_mut().reset(due);
@@ -97,7 +100,7 @@ impl Running {
                 self.refused.take().into_iter().map(|(ticket, reply)| (ticket, Answer::Reply(reply)));
             for (ticket, answer) in todo.answers.into_iter().chain(refused) {
                 if ticket.connection != OWN {
-                    face.answer(ticket, answer);
+                    face.answer_in_turn(ticket, answer);
                 } else if let Some(asker) = self.own.borrow_mut().remove(&ticket.place) {
                     // Who does not wait any more does not want to know.
                     drop(asker.send(answer));
@@ -121,17 +124,9 @@ impl Running {
         }
         let mut snapshots = self.snapshots.borrow_mut();
         for (to, slot, offset) in todo.snapshot_requests {
-            if let Some(disk) = &self.disk
-                && slot == 0
-                && !self.has_fresh_snapshot(disk, &mut snapshots)
-            {
-                continue; // the peer asks again
-            }
-            if let Some(message) = snapshots.chunk(slot, offset) {
-                self.core.borrow_mut().ask(Address { node: to, role: RoleId::Replica }, message);
-                has_more = true;
-            }
+            self.courier.borrow_mut().want(Wanted { to, slot, offset });
         }
+        has_more |= self.send_pieces(&mut snapshots);
         for (slot, offset, data) in todo.chunks {
             if let Err(error) = snapshots.keep(slot, offset, &data) {
                 error!(%error, "a piece of a snapshot cannot be kept");
@@ -168,6 +163,29 @@ impl Running {
             self.master_answered(message);
         }
         Ok(has_more)
+    }
+
+    /// Sends the pieces of snapshots that may leave now. True: some did.
+    fn send_pieces(&self, snapshots: &mut Snapshots) -> bool {
+        let (mut courier, mut has_sent) = (self.courier.borrow_mut(), false);
+        while let Some(Wanted { to, slot, offset }) = courier.next(Instant::now()) {
+            if self.outboxes.borrow().get(&to).is_none_or(|outbox| outbox.has_piece()) {
+                continue; // the peer asked again before what it asked for could leave
+            }
+            if let Some(disk) = &self.disk
+                && slot == 0
+                && !self.has_fresh_snapshot(disk, snapshots)
+            {
+                continue; // the peer asks again
+            }
+            let Some(message) = snapshots.chunk(slot, offset, courier.piece_bytes()) else { continue };
+            if let Message::SnapshotChunk { data, .. } = &message {
+                courier.sent(data.len());
+            }
+            self.core.borrow_mut().ask(Address { node: to, role: RoleId::Replica }, message);
+            has_sent = true;
+        }
+        has_sent
     }
 
     /// A snapshot took the place of the state: what changed in the slots that were skipped, nobody can tell.

@@ -6,8 +6,10 @@ use crate::host::waiting::NOBODY;
 use bytes::Bytes;
 use consensus::NodeId;
 use server::Face;
+use server::pubsub::LOCK_CHANNEL;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use storage::machine::Undo;
 use storage::machine::locks::{End, LockEvent};
 use storage::reply::Reply;
 
@@ -19,14 +21,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Running {
     /// Cancels what gone clients began to wait for, and undoes what they were granted. True: something was submitted.
-    pub(super) fn undo_for_the_gone(&self, face: &Face, parked: &[u64], undos: Vec<(u64, Bytes)>) -> bool {
+    pub(super) fn undo_for_the_gone(&self, face: &Face, parked: &[u64], undos: Vec<(u64, Undo)>) -> bool {
         let (mut core, now) = (self.core.borrow_mut(), clock::now());
         let mut is_submitted = false;
         for connection in parked.iter().filter(|connection| !face.is_connected(**connection)) {
             is_submitted |= core.client_gone(*connection, now);
         }
         for (_, undo) in undos.into_iter().filter(|(connection, _)| !face.is_connected(*connection)) {
-            core.submit(undo, NOBODY, now);
+            core.submit(undo.command(), NOBODY, now);
             is_submitted = true;
         }
         is_submitted
@@ -38,7 +40,7 @@ impl Running {
     pub(super) fn tell_locks(&self, face: &Face, events: Vec<LockEvent>) {
         let me = self.core.borrow().node.origin();
         for event in events {
-            let channel = [b"__lock__:", &event.key[..]].concat();
+            let channel = [LOCK_CHANNEL, &event.key[..]].concat();
             face.publish(&channel.into(), &Bytes::from(format!("{} {}", event.name(), event.token)));
             let is_mine = event.caller.node == me.node.0 && event.caller.incarnation == me.incarnation;
             if is_mine && event.end.is_some_and(|end| end != End::Released) {

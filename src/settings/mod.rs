@@ -87,6 +87,8 @@ pub struct Settings {
     pub is_protected: bool,
     /// Free bytes below which writes are refused.
     pub disk_reserve: u64,
+    /// Bytes of snapshots a second that go to peers, at most; 0: no limit.
+    pub snapshot_rate: u64,
     /// Open connections, at most.
     pub maxclients: usize,
     /// Bytes of one argument.
@@ -165,6 +167,7 @@ impl Settings {
             down_after: Duration::ZERO,
             is_protected: true,
             disk_reserve: 0,
+            snapshot_rate: 0,
             maxclients: 0,
             bulk_bytes_max: 0,
             query_bytes_max: 0,

@@ -9,6 +9,9 @@ use storage::machine::Notify;
 /// A request travels through the log as one record, and a record must fit into a segment of the journal (64 MiB) with room to spare.
 const QUERY_BYTES_MOST: u64 = 48 << 20;
 
+/// Slower, a piece of a snapshot takes so long that the peer that waits for it asks another.
+const SNAPSHOT_RATE_LEAST: u64 = 64 << 10;
+
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
@@ -229,6 +232,23 @@ pub const TABLE: &[Setting] = &[
         default: "128mb",
         about: "While less than this is free on the data directory's disk, the node refuses its clients' writes (MISCONF) and reads go on. 0: never.",
         set: |settings, text| size(text).map(|bytes| settings.disk_reserve = bytes),
+        ..Setting::BASE
+    },
+    Setting {
+        name: "snapshot-rate",
+        value: "SIZE",
+        default: "64mb",
+        about: "Bytes a second of snapshots that this node sends to members that miss too much of the log, to all of them together. 0: no limit.",
+        set: |settings, text| {
+            settings.snapshot_rate = size(text)?;
+            if (1..SNAPSHOT_RATE_LEAST).contains(&settings.snapshot_rate) {
+                return Err(
+                    "give at least 64kb, or 0 for no limit: a slower copy would be old before it is complete"
+                        .into(),
+                );
+            }
+            Ok(())
+        },
         ..Setting::BASE
     },
     Setting {

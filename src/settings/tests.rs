@@ -55,6 +55,8 @@ fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
     assert!(open.contains("cluster-secret"), "{open}");
     let size = message(&[("client-query-buffer-limit", "1gb")], &[], "");
     assert!(size.contains("client-query-buffer-limit"), "{size}");
+    let slow = message(&[("snapshot-rate", "1kb")], &[], "");
+    assert!(slow.contains("snapshot-rate") && slow.contains("64kb"), "{slow}");
     let nowhere = message(&[("peer-announce", "0.0.0.0:7000")], &[], "");
     assert!(nowhere.contains("dial"), "{nowhere}");
 }

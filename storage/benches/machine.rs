@@ -9,7 +9,8 @@ use divan::{Bencher, black_box};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use warlock_storage::commands::{Args, Handler, lookup};
-use warlock_storage::machine::{Machine, Stamp, encode_command};
+use warlock_storage::machine::{Caller, Interest, Machine, Stamp, encode_command, encode_command_of};
+use warlock_storage::reply::Reply;
 
 const SIZES: [usize; 2] = [1_000, 1_000_000];
 /// Commands in one slot.
@@ -96,6 +97,67 @@ fn apply_batches(bencher: Bencher<'_, '_>, keys: usize, command: impl Fn(usize) 
                 }
                 let slot = machine.applied() + 1;
                 machine.finish_slot(slot).unwrap();
+            });
+    });
+}
+
+/// A lock is taken and given back, natively: two slots, one of each kind of command. An item is a pair.
+#[divan::bench(args = SIZES)]
+fn lock_pair_native(bencher: Bencher<'_, '_>, keys: usize) {
+    let mut tokens = 0;
+    lock_pairs(bencher, keys, move |n| {
+        tokens += 1;
+        let acquire = encode_command_of(
+            3,
+            77,
+            b"127.0.0.1:54321",
+            &[b"LOCK.ACQUIRE", key(n).as_bytes(), OWNER.as_bytes(), b"60000"],
+        );
+        (acquire, encode_command(3, &["LOCK.RELEASE", &key(n), &tokens.to_string()]))
+    });
+}
+
+/// The same as libraries do it that know no locks.
+#[divan::bench(args = SIZES)]
+fn lock_pair_set_nx(bencher: Bencher<'_, '_>, keys: usize) {
+    lock_pairs(bencher, keys, |n| {
+        let set = encode_command(4, &["SET", &key(n), OWNER, "NX", "PX", "60000"]);
+        (set, encode_command(4, &["DELIFEQ", &key(n), OWNER]))
+    });
+}
+
+const OWNER: &str = "550e8400-e29b-41d4-a716-446655440000";
+
+/// As a node does it: for a client of its own, with replies as bytes, and with what commands say besides.
+fn lock_pairs(bencher: Bencher<'_, '_>, keys: usize, mut pair: impl FnMut(usize) -> (Bytes, Bytes)) {
+    with_keys(keys, |machine| {
+        // Another one each time: a lock that is held is not free.
+        let mut at = 0;
+        let mut next = || {
+            at += 7_919;
+            at % keys
+        };
+        // Nobody listens to the locks.
+        machine.listen(Interest { locks: false, me: Some((1, 1)), ..Interest::default() });
+        let machine = RefCell::new(machine);
+        let mut seq = 0;
+        bencher
+            .counter(ItemsCount::new(BATCH))
+            .with_inputs(|| (0..BATCH).map(|_| pair(next())).unzip())
+            .bench_local_refs(|(take, give): &mut (Vec<Bytes>, Vec<Bytes>)| {
+                let machine = &mut **machine.borrow_mut();
+                for batch in [take, give] {
+                    for (index, payload) in (0..).zip(batch.iter()) {
+                        seq += 1;
+                        let caller = Caller { node: 1, incarnation: 1, seq };
+                        let reply = machine.apply_for(&stamp(machine, index), caller, payload);
+                        assert!(!matches!(reply, Reply::Error(_) | Reply::Null), "{reply:?}");
+                        black_box(reply.to_bytes());
+                    }
+                    let slot = machine.applied() + 1;
+                    machine.finish_slot(slot).unwrap();
+                    black_box(machine.take_events());
+                }
             });
     });
 }

@@ -9,12 +9,22 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+/// How many bytes a number takes.
+pub(crate) const fn length(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
 /// The most bytes a number takes.
 pub(crate) const BYTES_MAX: usize = 10;
 
 /// Writes a number at the start of `out`; gives the number of bytes.
-pub(crate) fn write(out: &mut [u8; BYTES_MAX], mut number: u64) -> usize {
-    let mut at = 0;
+pub(crate) fn write(out: &mut [u8; BYTES_MAX], number: u64) -> usize {
+    write_at(out, 0, number)
+}
+
+/// Writes a number into `out` from `at` on; gives where it ends. There must be room for [`BYTES_MAX`].
+#[inline]
+pub(crate) fn write_at(out: &mut [u8], mut at: usize, mut number: u64) -> usize {
     while number >= 0x80 {
         out[at] = number as u8 | 0x80;
         number >>= 7;
@@ -27,6 +37,11 @@ pub(crate) fn write(out: &mut [u8; BYTES_MAX], mut number: u64) -> usize {
 /// Takes a number off the front. Nothing if it does not end, is too large, or is longer than it need be.
 #[inline]
 pub(crate) fn take(rest: &mut &[u8]) -> Option<u64> {
+    // Most are lengths, and short.
+    if let [byte @ ..0x80, after @ ..] = *rest {
+        *rest = after;
+        return Some(u64::from(*byte));
+    }
     let mut number = 0_u64;
     for (i, byte) in rest.iter().take(BYTES_MAX).enumerate() {
         let bits = u64::from(byte & 0x7F);
@@ -69,6 +84,9 @@ mod tests {
             let mut fixed = [0; BYTES_MAX];
             prop_assert_eq!(write(&mut fixed, number), out.len());
             prop_assert_eq!(&fixed[..out.len()], &out[..]);
+            let mut wide = [0; 3 + BYTES_MAX];
+            prop_assert_eq!(write_at(&mut wide, 3, number), 3 + out.len());
+            prop_assert_eq!(&wide[3..3 + out.len()], &out[..]);
             let mut rest = &out[..];
             prop_assert_eq!(take(&mut rest), Some(number));
             prop_assert!(rest.is_empty());

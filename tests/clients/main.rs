@@ -7,29 +7,12 @@
 mod redis_rs;
 
 use harness::Cluster;
+use harness::libraries::{scripts, set_up};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
-}
-
-/// Where the libraries are, if they can be installed.
-fn set_up(kind: &str) -> Option<PathBuf> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(kind);
-    let output = Command::new(scripts().join("setup")).arg(kind).arg(&directory).output().unwrap();
-    if output.status.success() {
-        return Some(directory);
-    }
-    println!(
-        "SKIPPED: the {kind} libraries cannot be installed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    None
-}
+const TARGET: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// A cluster, its master, and the other nodes: the master dies in the middle, so that those have to find a new one.
 fn cluster() -> (Cluster, u16, Vec<u16>) {
@@ -63,7 +46,7 @@ fn run(mut command: Command) {
 }
 
 fn run_python(script: &str) {
-    if let Some(directory) = set_up("python") {
+    if let Some(directory) = set_up("python", TARGET) {
         let mut command = Command::new(directory.join("venv/bin/python"));
         command.arg(scripts().join(script));
         run(command);
@@ -71,7 +54,7 @@ fn run_python(script: &str) {
 }
 
 fn run_node(script: &str) {
-    if let Some(directory) = set_up("node") {
+    if let Some(directory) = set_up("node", TARGET) {
         let mut command = Command::new("node");
         command.arg(scripts().join(script)).env("NODE_PATH", directory.join("node_modules"));
         run(command);

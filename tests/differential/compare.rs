@@ -78,6 +78,15 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        reason: "MEMORY USAGE of a key whose time has passed is nothing; Redis counts it until it is removed",
+        keeps_state: true,
+        applies: |words, redis, ours| {
+            words[0].eq_ignore_ascii_case(b"MEMORY")
+                && redis.integer().is_some()
+                && matches!(ours, Value::Null(_))
+        },
+    },
+    Known {
         reason: "INCRBYFLOAT and HINCRBYFLOAT take no hexadecimal numbers",
         keeps_state: false,
         applies: |words, redis, ours| {

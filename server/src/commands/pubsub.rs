@@ -60,7 +60,7 @@ fn subscribe(connection: &Connection, state: &mut State, args: &[&[u8]], kind: K
             break;
         }
         let name = Bytes::copy_from_slice(name);
-        connection.face.subscriptions.borrow_mut().add(connection.id, &mut state.subscribed, kind, &name);
+        connection.face.subscribe(|all| all.add(connection.id, &mut state.subscribed, kind, &name));
         replies.push(confirmation(word, Reply::Bulk(name), state));
     }
     Effect::Many(replies)
@@ -81,7 +81,7 @@ fn unsubscribe(connection: &Connection, state: &mut State, args: &[&[u8]], kind:
     }
     let mut replies = Vec::with_capacity(names.len());
     for name in names {
-        connection.face.subscriptions.borrow_mut().remove(connection.id, &mut state.subscribed, kind, &name);
+        connection.face.subscribe(|all| all.remove(connection.id, &mut state.subscribed, kind, &name));
         replies.push(confirmation(word, Reply::Bulk(name), state));
     }
     Effect::Many(replies)

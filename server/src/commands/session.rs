@@ -95,7 +95,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         in_multi: InMulti::Runs,
         while_subscribed: true,
         handler: |connection, state, _| {
-            connection.face.subscriptions.borrow_mut().remove_all(connection.id, &mut state.subscribed);
+            connection.face.subscribe(|all| all.remove_all(connection.id, &mut state.subscribed));
             connection.face.stop_tracking(connection.id);
             state.caching = None;
             state.multi = None;

@@ -31,11 +31,12 @@ use places::{Call, Finding, Place};
 use pushes::Old;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 use storage::commands::{CommandSpec, Handler, lookup};
 use storage::machine::{encode_command, encode_command_of};
 use storage::reply::Reply;
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 /// Requests of one connection that wait for an answer, at most; more are left in the socket.
@@ -82,6 +83,12 @@ pub struct Connection {
     pushed_bytes: Cell<usize>,
     is_killed: Cell<bool>,
     wake: Notify,
+    /// Where replies go, while there is a client.
+    writer: RefCell<Weak<OwnedWriteHalf>>,
+    /// The connection's task has done everything, and waits for the next request.
+    is_resting: Cell<bool>,
+    /// Replies of this turn wait for its end.
+    pub(crate) is_answered: Cell<bool>,
 }
 
 impl Connection {
@@ -103,6 +110,9 @@ impl Connection {
             pushed_bytes: Cell::new(0),
             is_killed: Cell::new(false),
             wake: Notify::new(),
+            writer: RefCell::default(),
+            is_resting: Cell::new(false),
+            is_answered: Cell::new(false),
         }
     }
 
@@ -122,7 +132,7 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// An answer for a place.
+    /// An answer for a place. Who calls it lets the connection send it.
     pub fn answer(&self, place: u64, answer: Answer) {
         let mut state = self.state.borrow_mut();
         let Some((waiting, call)) = state.places.take(place) else { return };
@@ -179,13 +189,12 @@ impl Connection {
         drop(state);
         self.face.tracking.borrow_mut().remember_from_turn(self.id, &tracked);
         self.face.shrink_tracking();
-        self.wake();
     }
 
     /// The connection is gone: nobody publishes to it any more.
     pub fn unsubscribe(&self) {
         let mut state = self.state.borrow_mut();
-        self.face.subscriptions.borrow_mut().remove_all(self.id, &mut state.subscribed);
+        self.face.subscribe(|all| all.remove_all(self.id, &mut state.subscribed));
         self.face.stop_tracking(self.id);
     }
 
@@ -368,7 +377,7 @@ impl Connection {
             self.face.show(state.db, &self.address, request.iter());
         }
         let shown = Some(request.clone()).filter(|_| !own.is_secret);
-        let call = Call { name: own.name, since: Instant::now(), channel: None, request: shown };
+        let call = Call { name: own.name, since: state.last.1, channel: None, request: shown };
         let effect = (own.handler)(self, state, args);
         self.take_effect(effect, call, state);
     }
@@ -385,7 +394,7 @@ impl Connection {
 
     /// A command about data.
     fn execute_data(&self, spec: &'static CommandSpec, request: Request, state: &mut State) {
-        let call = Call { name: spec.name, since: Instant::now(), channel: None, request: None };
+        let call = Call { name: spec.name, since: state.last.1, channel: None, request: None };
         match spec.handler {
             Handler::Read(_) if state.places.has_writes() => state.held = Some(request),
             Handler::Read(_) => {

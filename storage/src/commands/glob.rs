@@ -31,6 +31,11 @@ pub fn glob_matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+/// What a match costs a script at most.
+pub(super) fn glob_work(pattern: &[u8], text: &[u8]) -> usize {
+    pattern.len().saturating_mul(text.len()) / 32
+}
+
 /// Whether the element at `p` matches `byte`; gives the position behind it.
 fn match_one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     let matches = match *pattern.get(p)? {

@@ -26,12 +26,15 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     Index { places }
 });
 
-/// FNV-1a over the name in capitals.
+/// Eight bytes at a time, without the bit that makes the difference between small letters and capitals.
 fn hash(name: &[u8]) -> usize {
-    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte.to_ascii_uppercase())).wrapping_mul(0x0100_0000_01B3)
-    });
-    (hash ^ hash >> 32) as usize % PLACES
+    const CASE: u64 = 0x2020_2020_2020_2020;
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mix = |hash: u64, word: u64| (hash ^ (word | CASE)).wrapping_mul(ODD).rotate_left(29);
+    let (words, rest) = name.as_chunks::<8>();
+    let hash = words.iter().fold(name.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let rest = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    (mix(hash, rest).wrapping_mul(ODD) >> 32) as usize % PLACES
 }
 
 /// The entry of a command, those that no client can name included.
@@ -42,7 +45,8 @@ pub(crate) fn lookup_any(name: &[u8]) -> Option<&'static CommandSpec> {
     }
     let mut at = hash(name);
     while let Some(spec) = INDEX.places[at] {
-        if spec.name.as_bytes().eq_ignore_ascii_case(name) {
+        // As it is written in the table, mostly.
+        if spec.name.as_bytes() == name || spec.name.as_bytes().eq_ignore_ascii_case(name) {
             return Some(spec);
         }
         at = (at + 1) % PLACES;

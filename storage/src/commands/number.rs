@@ -25,7 +25,7 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     if is_negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// The same for an argument, with Redis's error.
+/// The integer that an argument is, or Redis's error.
 pub(crate) fn integer(arg: &[u8]) -> Result<i64, Reply> {
     parse_integer(arg).ok_or(errors::NOT_AN_INTEGER)
 }

@@ -4,8 +4,10 @@
 //! every node, and survives a fail-over in the middle of a scan. What is there all the time is shown exactly once.
 
 use super::args::{Options, is};
+use super::errors;
+use super::glob::{glob_matches, glob_work};
 use super::number::integer;
-use super::{errors, glob_matches};
+use crate::machine::View;
 use crate::reply::Reply;
 
 /// A cursor is the upper 48 bits of a hash: some clients keep cursors as floating-point numbers, which have 53.
@@ -82,8 +84,11 @@ impl<'a> Step<'a> {
     }
 
     /// Whether a name is wanted.
-    pub(crate) fn wants(&self, name: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob_matches(pattern, name))
+    pub(crate) fn wants(&self, view: &View<'_>, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| {
+            view.work.spend(glob_work(pattern, name));
+            glob_matches(pattern, name)
+        })
     }
 
     /// The reply: the next cursor and what was found.

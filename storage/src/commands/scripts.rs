@@ -5,10 +5,10 @@
 //! * S3: a command that a script calls and that fails changes nothing.
 
 use super::args::is;
-use super::number::parse_integer;
+use super::number::{database, parse_integer};
 use super::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use super::{Args, REPLY_BYTES_MAX, errors, lookup};
-use crate::machine::{DATABASES, Stamp, Txn, View};
+use crate::machine::{Stamp, Txn, View, Work};
 use crate::reply::Reply;
 use crate::script::{self, Ended, Host, SOURCE_BYTES_MAX, Script};
 use crate::store::StoreError;
@@ -246,13 +246,7 @@ const OWN: &[OwnCommand] = &[
         })
     }),
     ("ECHO", Arity::Exactly(1), |_, args| Own::Reply(Reply::bulk(args[0]))),
-    ("SELECT", Arity::Exactly(1), |_, args| match parse_integer(args[0]) {
-        None => Own::Reply(errors::NOT_AN_INTEGER),
-        Some(db) => match u8::try_from(db) {
-            Ok(db) if usize::from(db) < DATABASES => Own::Select(db),
-            _ => Own::Reply(errors::DB_INDEX),
-        },
-    }),
+    ("SELECT", Arity::Exactly(1), |_, args| database(args[0]).map_or_else(Own::Reply, Own::Select)),
 ];
 
 /// Commands of the connection that Redis knows and refuses to scripts, after a look at the number of arguments: the others it does not know at all.
@@ -324,12 +318,20 @@ struct Writer<'a, 'm> {
 }
 
 impl Host for Writer<'_, '_> {
-    fn call(&mut self, command: &[&[u8]]) -> Reply {
-        match resolve(self.txn.stamp.at_ms, &mut self.db, command, self.is_readonly) {
-            Ok(spec) if spec.is_write() => self.txn.attempt(|txn| txn.execute(self.db, command)),
-            Ok(_) => self.txn.execute(self.db, command),
-            Err(reply) => reply,
-        }
+    fn call(&mut self, command: &[&[u8]], work: &mut i64) -> Reply {
+        let spec = match resolve(self.txn.stamp.at_ms, &mut self.db, command, self.is_readonly) {
+            Ok(spec) => spec,
+            Err(reply) => return reply,
+        };
+        self.txn.work.set(*work);
+        let reply = if spec.is_write() {
+            self.txn.attempt(|txn| txn.execute(self.db, command))
+        } else {
+            self.txn.execute(self.db, command)
+        };
+        *work = self.txn.work.left();
+        self.txn.work = Work::default();
+        reply
     }
 }
 
@@ -340,15 +342,18 @@ struct Reader<'a, 'v> {
 }
 
 impl Host for Reader<'_, '_> {
-    fn call(&mut self, command: &[&[u8]]) -> Reply {
+    fn call(&mut self, command: &[&[u8]], work: &mut i64) -> Reply {
         let spec = match resolve(self.view.now_ms(), &mut self.db, command, true) {
             Ok(spec) => spec,
             Err(reply) => return reply,
         };
-        match spec.handler {
-            Handler::Read(handler) => handler(self.view, &Args::new(self.db, &command[1..])),
-            Handler::Write(_) => READ_ONLY,
-        }
+        let Handler::Read(handler) = spec.handler else { return READ_ONLY };
+        self.view.work.set(*work);
+        let reply = handler(self.view, &Args::new(self.db, &command[1..]));
+        *work = self.view.work.left();
+        // The view may be used for other commands, which have no end.
+        self.view.work.set(i64::MAX);
+        reply
     }
 }
 
@@ -404,7 +409,7 @@ fn script(txn: &mut Txn<'_>, args: &Args<'_>) -> Reply {
 struct Nobody;
 
 impl Host for Nobody {
-    fn call(&mut self, _: &[&[u8]]) -> Reply {
+    fn call(&mut self, _: &[&[u8]], _: &mut i64) -> Reply {
         NOT_ALLOWED
     }
 }

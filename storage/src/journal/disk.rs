@@ -5,8 +5,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// What every disk of today takes as a block; a device that wants more refuses the first write, and the file is written in the usual way.
+const DIRECT_BLOCK_BYTES: usize = 4096;
 
 /// The file operations that change something. The path of an open file is given for fault injection and messages only.
 pub trait Disk: Send + Sync {
@@ -18,6 +23,11 @@ pub trait Disk: Send + Sync {
     fn write_at(&self, file: &File, path: &Path, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes the file's content durable (fdatasync).
     fn sync(&self, file: &File, path: &Path) -> io::Result<()>;
+    /// Opens an existing file for [`Disk::write_durably`], with the size of its blocks. `None` where there is no such way: then the file is written and
+    /// synced.
+    fn open_direct(&self, path: &Path) -> Option<(File, usize)>;
+    /// Writes some whole blocks, from memory and to an offset at a block's boundary, and says how many bytes; they are durable when it returns.
+    fn write_durably(&self, file: &File, path: &Path, blocks: &[u8], offset: u64) -> io::Result<usize>;
     /// Renames a file within the directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
@@ -50,6 +60,16 @@ impl Disk for SystemDisk {
 
     fn sync(&self, file: &File, _path: &Path) -> io::Result<()> {
         file.sync_data()
+    }
+
+    fn open_direct(&self, path: &Path) -> Option<(File, usize)> {
+        let flags = (OFlags::DIRECT | OFlags::DSYNC).bits();
+        let file = OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(path).ok()?;
+        Some((file, DIRECT_BLOCK_BYTES))
+    }
+
+    fn write_durably(&self, file: &File, _path: &Path, blocks: &[u8], offset: u64) -> io::Result<usize> {
+        file.write_at(blocks, offset)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

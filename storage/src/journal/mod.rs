@@ -4,7 +4,7 @@
 //! next start all durable records come back in order. A checkpoint replaces everything before it by the records that still
 //! count. The journal knows no Paxos, no tokio and no clock; a record is bytes.
 //!
-//! Parts: `handle` what the host holds · `writer` the thread · `room` what it does on a full disk · `segment` the open end · `spares` files prepared ahead ·
+//! Parts: `handle` what the host holds · `writer` the thread · `room` what it does on a full disk · `segment` the open end · `direct` writes past the page cache · `spares` files prepared ahead ·
 //! `recovery` replay and repair · `format` the bytes of the files · `directory` file operations · `disk` the seam for fault
 //! injection · `lock` one process per directory · `error` words for the operator.
 //!
@@ -108,6 +108,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod direct;
 mod directory;
 mod disk;
 mod error;

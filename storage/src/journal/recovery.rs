@@ -343,10 +343,10 @@ impl<'a> Chain<'a> {
             let previous = self.header(index - 1)?;
             let path = self.path(index - 1)?;
             let file = self.directory.open(&path)?;
-            let mut sealed = LiveSegment::resume(file, path, previous, header.previous_end);
+            let mut sealed = LiveSegment::resume(self.directory, file, path, previous, header.previous_end)?;
             sealed.encode(FrameKind::Seal, &[]);
             sealed.commit(self.directory)?;
         }
-        Ok(LiveSegment::resume(file, path, header, tail.offset))
+        Ok(LiveSegment::resume(self.directory, file, path, header, tail.offset)?)
     }
 }

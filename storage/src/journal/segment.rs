@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use super::direct::Direct;
 use super::directory::Directory;
 use super::error::Failure;
 use super::format::{FRAME_BYTES, FileName, FrameKind, Framing, HEADER_BYTES, Header};
@@ -21,6 +22,8 @@ pub(super) struct LiveSegment {
     pub(super) path: PathBuf,
     pub(super) header: Header,
     framing: Framing,
+    /// The same file, past the page cache, if that is possible.
+    direct: Option<Direct>,
     /// Everything before this offset is durable.
     durable_end: u32,
     /// Frames that will lie at `durable_end`.
@@ -29,9 +32,16 @@ pub(super) struct LiveSegment {
 
 impl LiveSegment {
     /// A segment whose content up to `durable_end` is known to be durable.
-    pub(super) fn resume(file: File, path: PathBuf, header: Header, durable_end: u32) -> LiveSegment {
+    pub(super) fn resume(
+        directory: &Directory,
+        file: File,
+        path: PathBuf,
+        header: Header,
+        durable_end: u32,
+    ) -> Result<LiveSegment, Failure> {
         let framing = Framing::new(&header.id, header.number);
-        LiveSegment { file, path, header, framing, durable_end, buffer: Vec::new() }
+        let direct = Direct::open(directory, &path, &file, (durable_end, header.capacity))?;
+        Ok(LiveSegment { file, path, header, framing, direct, durable_end, buffer: Vec::new() })
     }
 
     /// Turns a spare into the segment that `header` describes. The name is not durable before the directory is synced.
@@ -45,7 +55,7 @@ impl LiveSegment {
         directory.write_all(&file, &spare, &header.encode(), 0)?;
         directory.sync_file(&file, &spare)?;
         directory.rename(&spare, &path)?;
-        Ok(LiveSegment::resume(file, path, header, HEADER_BYTES))
+        LiveSegment::resume(directory, file, path, header, HEADER_BYTES)
     }
 
     /// How many bytes of frames can still be encoded.
@@ -71,15 +81,22 @@ impl LiveSegment {
         self.framing.encode(&mut self.buffer, offset, self.durable_end, kind, payload);
     }
 
-    /// One write, one sync. After an error nothing is known about the bytes behind `durable_end`, and the caller must not
+    /// One write, one sync, or one write that is both. After an error nothing is known about the bytes behind `durable_end`, and the caller must not
     /// try again: a second sync may report success for pages that the first one lost. Only a write that found the disk full may be
     /// made again; it was not synced, and puts the same bytes to the same place.
     pub(super) fn commit(&mut self, directory: &Directory) -> Result<(), Failure> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        directory.write_all(&self.file, &self.path, &self.buffer, u64::from(self.durable_end))?;
-        directory.sync_file(&self.file, &self.path)?;
+        let is_written = match &mut self.direct {
+            Some(direct) => direct.write(directory, &self.path, &self.buffer, self.durable_end)?,
+            None => false,
+        };
+        if !is_written {
+            self.direct = None;
+            directory.write_all(&self.file, &self.path, &self.buffer, u64::from(self.durable_end))?;
+            directory.sync_file(&self.file, &self.path)?;
+        }
         self.durable_end += self.buffer.len() as u32;
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);

@@ -4,7 +4,9 @@
 //! instead) never hears them. Whoever needs more asks the state.
 
 use super::locks::LockEvent;
+use super::payload::encode_command;
 use crate::reply::Reply;
+use crate::row::SmallBytes;
 use bytes::Bytes;
 
 /// Who sent a command: a node in one of its lives, and the number that it gave the command.
@@ -23,6 +25,35 @@ impl Caller {
     pub const NOBODY: Caller = Caller { node: 0, incarnation: 0, seq: 0 };
 }
 
+/// How a command is undone whose reply cannot be delivered. Almost every reply can: the command is made only where it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// A hold of a lock is given back.
+    Release {
+        /// The database.
+        db: u8,
+        /// The key.
+        key: SmallBytes,
+        /// The hold's token.
+        token: u64,
+    },
+    /// By this command.
+    Command(Bytes),
+}
+
+impl Undo {
+    /// The command that does it.
+    #[must_use]
+    pub fn command(&self) -> Bytes {
+        match self {
+            Undo::Release { db, key, token } => {
+                encode_command(*db, &[b"LOCK.RELEASE", &key[..], token.to_string().as_bytes()])
+            }
+            Undo::Command(command) => command.clone(),
+        }
+    }
+}
+
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -32,15 +63,15 @@ pub enum Event {
         caller: Caller,
         /// The reply.
         reply: Reply,
-        /// The command that undoes it, if the reply cannot be delivered.
-        undo: Option<Bytes>,
+        /// How it is undone, if the reply cannot be delivered.
+        undo: Option<Undo>,
     },
     /// A command that did not wait can be undone by another one, if its reply cannot be delivered.
     Undo {
         /// Who sent the first.
         caller: Caller,
-        /// The second.
-        undo: Bytes,
+        /// How.
+        undo: Undo,
     },
     /// A message for everybody who listens to a channel.
     Published {

@@ -3,6 +3,7 @@
 //! Neither changes what a client can see: keys whose time is over count as absent already. (DBSIZE sees it, as in Redis.)
 
 use super::layout::{self, Garbage, Header};
+use super::meta::DATABASES;
 use super::txn::Txn;
 use super::waits::Timer;
 use crate::planted::{self, Bug};
@@ -34,7 +35,31 @@ impl Txn<'_> {
             }
             removed += 1;
         }
-        removed + self.sweep_timers(limit - removed)
+        removed += self.turn_pages(limit.saturating_sub(removed));
+        removed += self.sweep_locks(limit.saturating_sub(removed));
+        removed + self.sweep_timers(limit.saturating_sub(removed))
+    }
+
+    fn sweep_locks(&mut self, limit: usize) -> usize {
+        let now_ms = self.stamp.at_ms;
+        let mut removed = 0;
+        for db in 0..DATABASES {
+            let database = self.meta().databases[db];
+            if database.expiring == 0 {
+                continue;
+            }
+            for (row, _) in self.rows(&layout::locks(database.generation), limit.saturating_sub(removed)) {
+                if row.borrow().second() >= now_ms {
+                    break;
+                }
+                self.place(db as u8, row.borrow().tail);
+                if planted::has(Bug::ExpiryUnserved) {
+                    self.untouch();
+                }
+                removed += 1;
+            }
+        }
+        removed
     }
 
     fn sweep_timers(&mut self, limit: usize) -> usize {
@@ -80,13 +105,8 @@ impl Txn<'_> {
         for (row, value) in rows {
             let RowKeyRef { tail: key, .. } = row.borrow();
             if let Some(header) = Header::parse(&value) {
-                if let Some(deadline_ms) = header.deadline_ms {
-                    self.remove_row(layout::deadline_row(
-                        deadline_ms,
-                        generation,
-                        row.borrow().second(),
-                        key,
-                    ));
+                if let Some(time_row) = header.timed().row(generation, row.borrow().second(), key) {
+                    self.remove_row(time_row);
                 }
                 if let Some(object) = header.object {
                     self.put_row(Garbage::Object(object).row().to_owned(), crate::row::RowValue::EMPTY);

@@ -1,13 +1,14 @@
 //! Keys inside a transaction: finding, writing, removing them with everything that belongs to them.
 //!
 //! Invariants, for every key row that is written or removed:
-//! * D1: a key with a deadline has exactly one row among the deadlines, with that deadline.
+//! * D1: a key with a deadline has exactly one row among the deadlines, with that deadline; a lock has one among the locks, also without,
+//!   or stands on a page (T4).
 //! * D2: a database's numbers say how many key rows its generation has, and how many of them have a deadline.
 //! * D3: members of an object without a key are remembered as garbage.
-//! * D4: a removal leaves the key's version behind.
+//! * D4: a removal leaves the key's version behind (a lock's, with how its last hold ended).
 //! * D5: a key that belongs to a session has a row among the bound ones, and no other.
 
-use super::layout::{self, Garbage, Header, Kind};
+use super::layout::{self, Garbage, Header, Kind, Timed};
 use super::meta::{DATABASES, Database};
 use super::notify::Class;
 use super::txn::Txn;
@@ -89,7 +90,7 @@ impl Txn<'_> {
         if self.remove_if_expired(&mut place) { (place, None) } else { (place, found) }
     }
 
-    fn remove_if_expired(&mut self, place: &mut Place<'_>) -> bool {
+    pub(super) fn remove_if_expired(&mut self, place: &mut Place<'_>) -> bool {
         let is_expired = place.old.is_some_and(|old| old.is_expired(self.stamp.at_ms));
         if is_expired {
             self.remove(place);
@@ -125,12 +126,18 @@ impl Txn<'_> {
         {
             self.leave(Garbage::Object(old));
         }
+        self.move_binding(place, session);
+        let timed = Timed { is_lock: kind == Kind::Lock, deadline_ms, is_young: false };
+        self.put_value(place, timed, value);
+    }
+
+    /// Writes a key's row, and what follows from it but for members and sessions.
+    pub(super) fn put_value(&mut self, place: &Place<'_>, timed: Timed, value: RowValue) {
         let generation = self.generation(place.db);
         if place.old.is_none() {
             self.database(place.db).keys += 1;
         }
-        self.move_deadline(place, generation, deadline_ms);
-        self.move_binding(place, session);
+        self.move_deadline(place, generation, Some(timed));
         self.put_row(layout::key_row(generation, place.hash, place.key).to_owned(), value);
         self.changed(place);
         if place.old.is_none() {
@@ -174,21 +181,24 @@ impl Txn<'_> {
 
     /// Removes a key, but not its members: they go elsewhere with their object id.
     pub(crate) fn detach(&mut self, place: &Place<'_>) -> bool {
-        if place.old.is_none() {
-            return false;
-        }
-        if place.old.is_some_and(|old| old.kind == Kind::Lock) {
-            self.lock_removed(place);
-        }
+        let Some(old) = place.old else { return false };
+        let is_remembered = old.kind == Kind::Lock && self.lock_removed(place, &old);
+        self.move_binding(place, 0);
+        self.remove_value(place, is_remembered);
+        true
+    }
+
+    /// Removes a key's row, and what follows from it but for members and sessions. `is_remembered`: its version is already left behind.
+    pub(super) fn remove_value(&mut self, place: &Place<'_>, is_remembered: bool) {
         let database = self.database(place.db);
         let generation = database.generation;
         database.keys = database.keys.saturating_sub(1);
         self.move_deadline(place, generation, None);
-        self.move_binding(place, 0);
         self.remove_row(layout::key_row(generation, place.hash, place.key).to_owned());
-        self.remember_deletion(generation, place.hash);
+        if !is_remembered {
+            self.remember_deletion(generation, place.hash);
+        }
         self.changed(place);
-        true
     }
 
     fn remember_deletion(&mut self, generation: u64, hash: u64) {
@@ -197,20 +207,25 @@ impl Txn<'_> {
         self.put_row(layout::deleted_row(generation, hash).to_owned(), RowValue::new(&number[..length]));
     }
 
-    fn move_deadline(&mut self, place: &Place<'_>, generation: u64, deadline_ms: Option<u64>) {
-        let before = place.deadline_ms();
-        if before == deadline_ms {
+    /// D1, D2: a key is of this type and has this deadline now, or is no more.
+    fn move_deadline(&mut self, place: &Place<'_>, generation: u64, now: Option<Timed>) {
+        // A key without a deadline is as good as none here.
+        let has_time = |timed: &Timed| timed.is_lock || timed.deadline_ms.is_some();
+        let before = place.old.map(|old| old.timed()).filter(has_time);
+        let now = now.filter(has_time);
+        if before == now {
             return;
         }
-        let row = |deadline_ms| layout::deadline_row(deadline_ms, generation, place.hash, place.key);
+        let has_deadline =
+            |key: Option<Timed>| u64::from(key.is_some_and(|timed| timed.deadline_ms.is_some()));
         let database = self.database(place.db);
-        database.expiring = (database.expiring + u64::from(deadline_ms.is_some()))
-            .saturating_sub(u64::from(before.is_some()));
-        if let Some(before) = before {
-            self.remove_row(row(before));
+        database.expiring = (database.expiring + has_deadline(now)).saturating_sub(has_deadline(before));
+        let row = |timed: Timed| timed.row(generation, place.hash, place.key);
+        if let Some(row) = before.and_then(row) {
+            self.remove_row(row);
         }
-        if let Some(deadline_ms) = deadline_ms {
-            self.put_row(row(deadline_ms), RowValue::EMPTY);
+        if let Some(row) = now.and_then(row) {
+            self.put_row(row, RowValue::EMPTY);
         }
     }
 

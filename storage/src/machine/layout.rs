@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | meta `01` | `01` 0⁷ · number⁸ | a varint or, for a database, varints (see `meta`) |
 //! | keys `10` | `10` generation⁷ · hash⁸ · key | tag¹ · version (varint) · deadline (varint, if tagged) · session (varint, if tagged) · body |
-//! | deadlines `11` | `11` deadline⁸ generation⁷ · hash⁸ · key | nothing |
+//! | deadlines `11`, of keys that are no locks | `11` deadline⁸ generation⁷ · hash⁸ · key | nothing |
 //! | members `12`: a hash | `12` object⁷ · hash of the field⁸ · field | the value |
 //! | members `12`: a list | `12` object⁷ · position⁸ | the item |
 //! | garbage `13` | `13` kind⁷ · number⁸ | nothing |
@@ -13,10 +13,11 @@
 //! | waits `15` | `15` 0⁷ · number⁸ | what for¹ · database¹ · since · deadline + 1 or 0 · node · incarnation · command (varints) · keys · reply on time-out · command |
 //! | lines `16` | `16` database⁷ · hash⁸ · key · number⁸ of a wait | what for¹ |
 //! | callers `17` | `17` node⁷ · incarnation⁸ · command⁸ | number⁸ of a wait |
-//! | ends of holds `19` | `19` 0⁷ · bucket⁸ | hash⁸ of a key · database¹ · how¹ · token · time (varints) · owner |
+//! | ends of holds `19` | `19` 0⁷ · bucket⁸ | version (varint) · hash⁸ of a key · database¹ · how¹ · token · time (varints) · owner |
 //! | sessions `1A` | `1A` 0⁷ · id⁸ | time to live · deadline (varints) · name |
 //! | bound `1B` | `1B` session⁷ · generation⁸ · key | nothing |
-//! | locks `1C` | `1C` generation⁷ · hash⁸ · key | nothing |
+//! | locks `1C` that are not young | `1C` generation⁷ · deadline⁸, or the end of time · key | nothing |
+//! | pages `1D` of locks taken in one slot | `1D` time⁸ 0⁷ · slot⁸ | generation (varint) · length · key, … |
 //! | scripts `30` | `30` 0⁷ · SHA-1²⁰ | 1 if it was loaded, 0 if only evaluated¹ · text |
 //! | evaluated `31` | `31` 0⁷ · number⁸ | SHA-1²⁰ of a script |
 //! | timers `18` | `18` time⁸ 0⁷ · kind¹ · what the kind wants | nothing |
@@ -44,6 +45,7 @@ pub(super) const ENDS: u8 = 0x19;
 pub(super) const SESSIONS: u8 = 0x1A;
 pub(super) const BOUND: u8 = 0x1B;
 pub(super) const LOCKS: u8 = 0x1C;
+const PAGES: u8 = 0x1D;
 pub(super) const SCRIPTS: u8 = 0x30;
 pub(super) const EVALUATED: u8 = 0x31;
 
@@ -98,7 +100,58 @@ pub(crate) fn deadline_row(deadline_ms: u64, generation: u64, hash: u64, key: &[
     )
 }
 
-/// All deadlines.
+/// The row that says when a lock is free by itself. A lock that lasts as long as a session has one, too, at the end of time.
+pub(crate) fn lock_row(deadline_ms: Option<u64>, generation: u64, key: &[u8]) -> RowKey {
+    RowKeyRef::from_parts(first(LOCKS, generation), deadline_ms.unwrap_or(u64::MAX), key).to_owned()
+}
+
+/// The locks of a generation, those that are free first at the front.
+pub(crate) fn locks(generation: u64) -> RowRange {
+    RowRange::prefix(&first(LOCKS, generation).to_be_bytes())
+}
+
+/// The page of the locks that were taken in a slot and were young until some time.
+pub(crate) fn page_row(due_ms: u64, slot: u64) -> RowKey {
+    RowKey::concat(first(PAGES, due_ms >> 8), due_ms << ID_BITS, &[&slot.to_be_bytes()])
+}
+
+/// All pages, in the order of their times.
+pub(crate) fn pages() -> RowRange {
+    RowRange::prefix(&[PAGES])
+}
+
+/// Those whose time has come.
+pub(crate) fn pages_until(now_ms: u64) -> RowRange {
+    RowRange { to: Some(page_row(now_ms.saturating_add(1), 0)), ..pages() }
+}
+
+/// Until when the locks of a page were young, and the slot in which they were taken.
+pub(crate) fn parse_page(row: RowKeyRef<'_>) -> Option<(u64, u64)> {
+    let slot = u64::from_be_bytes(row.tail().try_into().ok()?);
+    Some((row.first() << 8 | row.second() >> ID_BITS, slot))
+}
+
+/// How a key is found when its time is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timed {
+    pub(crate) is_lock: bool,
+    pub(crate) deadline_ms: Option<u64>,
+    /// A lock that stands on a page instead of having a row.
+    pub(crate) is_young: bool,
+}
+
+impl Timed {
+    /// The row that says when the key's time is over, if it has one.
+    pub(crate) fn row(self, generation: u64, hash: u64, key: &[u8]) -> Option<RowKey> {
+        match self.deadline_ms {
+            _ if self.is_young => None,
+            deadline_ms if self.is_lock => Some(lock_row(deadline_ms, generation, key)),
+            deadline_ms => deadline_ms.map(|deadline_ms| deadline_row(deadline_ms, generation, hash, key)),
+        }
+    }
+}
+
+/// All deadlines of keys that are no locks.
 pub(crate) fn deadlines() -> RowRange {
     RowRange::prefix(&[DEADLINES])
 }
@@ -240,6 +293,8 @@ impl Kind {
 const TAG_KIND: u8 = 0x1F;
 const TAG_HAS_DEADLINE: u8 = 0x20;
 const TAG_HAS_SESSION: u8 = 0x40;
+/// Of a lock: it stands on a page.
+const TAG_IS_YOUNG: u8 = 0x80;
 
 /// How many bytes of a body with members are the object id.
 const OBJECT_BYTES: usize = 8;
@@ -257,6 +312,8 @@ pub struct Header {
     pub session: u64,
     /// Where the members are, for a type that has them.
     pub object: Option<u64>,
+    /// Of a lock: it stands on a page of those taken in the slot that is its version.
+    pub(crate) is_young: bool,
     /// Where the body begins in the row's value.
     pub(crate) body_at: usize,
 }
@@ -275,7 +332,15 @@ impl Header {
         } else {
             None
         };
-        Some(Header { kind, version, deadline_ms, session, object, body_at: value.len() - rest.len() })
+        let is_young = tag & TAG_IS_YOUNG != 0;
+        let body_at = value.len() - rest.len();
+        Some(Header { kind, version, deadline_ms, session, object, is_young, body_at })
+    }
+
+    /// How the key is found when its time is over.
+    pub(crate) fn timed(&self) -> Timed {
+        let Header { kind, deadline_ms, is_young, .. } = *self;
+        Timed { is_lock: kind == Kind::Lock, deadline_ms, is_young }
     }
 
     /// Whether the key's time is over.
@@ -286,16 +351,12 @@ impl Header {
     }
 }
 
-/// The value of a key's row.
-pub(crate) fn key_value(
-    kind: Kind,
-    version: u64,
-    deadline_ms: Option<u64>,
-    session: u64,
-    body: &[&[u8]],
-) -> RowValue {
+/// What a key's row says before the body, as bytes.
+pub(crate) type Head = arrayvec::ArrayVec<u8, { 1 + 3 * varint::BYTES_MAX }>;
+
+fn head(kind: Kind, version: u64, deadline_ms: Option<u64>, session: u64) -> Head {
     let mut number = [0; varint::BYTES_MAX];
-    let mut head = arrayvec::ArrayVec::<u8, { 1 + 3 * varint::BYTES_MAX }>::new();
+    let mut head = Head::new();
     let session = Some(session).filter(|session| *session != 0);
     let tag = |is_there: bool, tag: u8| if is_there { tag } else { 0 };
     head.push(
@@ -305,10 +366,37 @@ pub(crate) fn key_value(
         let length = varint::write(&mut number, part);
         head.extend(number[..length].iter().copied());
     }
+    head
+}
+
+/// The value of a key's row.
+pub(crate) fn key_value(
+    kind: Kind,
+    version: u64,
+    deadline_ms: Option<u64>,
+    session: u64,
+    body: &[&[u8]],
+) -> RowValue {
+    let head = head(kind, version, deadline_ms, session);
     match body {
         [one] => RowValue::concat(&[&head, one]),
         [one, two] => RowValue::concat(&[&head, one, two]),
         _ => RowValue::concat(&[&head, &body.concat()]),
+    }
+}
+
+/// What a lock's row says before the body.
+pub(crate) fn lock_head(version: u64, deadline_ms: Option<u64>, is_young: bool) -> Head {
+    let mut head = head(Kind::Lock, version, deadline_ms, 0);
+    head[0] |= if is_young { TAG_IS_YOUNG } else { 0 };
+    head
+}
+
+/// The value of a lock's row when it is young no more.
+pub(crate) fn grown(value: &[u8]) -> RowValue {
+    match value.split_first() {
+        Some((tag, rest)) => RowValue::concat(&[&[tag & !TAG_IS_YOUNG], rest]),
+        None => RowValue::EMPTY,
     }
 }
 

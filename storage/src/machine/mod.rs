@@ -30,11 +30,13 @@ pub(crate) mod tests;
 mod txn;
 mod view;
 pub mod waits;
+mod work;
 
 pub use checksum::Checksum;
-pub use events::{Caller, Event};
+pub use events::{Caller, Event, Undo};
 pub use keyspace::{Found, Place};
 pub use layout::{Header, Kind};
+use locks::{Taken, TakenBefore};
 pub use meta::{DATABASES, Database, Meta};
 pub use notify::{Class, Interest, Notify};
 pub(crate) use payload::decode_command;
@@ -44,11 +46,12 @@ pub(crate) use scripts::EVALUATED_MAX;
 pub(crate) use sessions::Session;
 pub use txn::Txn;
 pub use view::{View, VisitKey};
+pub(crate) use work::Work;
 
 use crate::commands::{self, Args, Handler};
 use crate::planted::{self, Bug};
 use crate::reply::Reply;
-use crate::row::{Batch, RowKey, RowValue};
+use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
 use crate::store::{AnyStore, MemoryStore, Rows, Store, StoreError};
 use bytes::Bytes;
 use std::cell::Cell;
@@ -77,8 +80,13 @@ pub struct Machine<S: Store = MemoryStore> {
     failed: Option<StoreError>,
     /// What commands of the open slot said besides their replies.
     events: Vec<Event>,
-    /// Room for the changes of the next command.
+    /// Room for the changes of the next command, and for what it says.
     spare: Batch,
+    spare_events: Vec<Event>,
+    /// The locks that commands of the open slot took, and the time of that slot.
+    page: Vec<Taken>,
+    page_ms: u64,
+    spare_page: Vec<Taken>,
     /// Where the next view's random answers begin. Not part of the replicated state.
     seed: Cell<u64>,
     /// What events are told. Not part of the replicated state either.
@@ -122,6 +130,10 @@ impl<S: Store> Machine<S> {
             failed: None,
             events: Vec::new(),
             spare: Batch::new(),
+            spare_events: Vec::new(),
+            page: Vec::new(),
+            page_ms: 0,
+            spare_page: Vec::new(),
             seed: Cell::new(0),
             interest: Interest::default(),
         }
@@ -154,7 +166,9 @@ impl<S: Store> Machine<S> {
         let stamp = &Stamp { at_ms, ..*stamp };
         let mut txn = Txn::new(self.store.as_rows(), &self.meta, stamp, std::mem::take(&mut self.spare));
         txn.interest = self.interest;
-        txn.set_caller(caller, command.client(), payload);
+        txn.set_caller(caller, command.client(), payload, std::mem::take(&mut self.spare_events));
+        txn.run.taken = std::mem::take(&mut self.spare_page);
+        txn.taken_before = TakenBefore::in_slot(&self.page);
         let reply = txn.execute(command.db, command.args());
         let is_error = reply.is_error() && !txn.run.keeps;
         if is_error {
@@ -162,25 +176,40 @@ impl<S: Store> Machine<S> {
         } else {
             txn.serve(&reply);
         }
+        let mut taken = std::mem::take(&mut txn.run.taken);
         match txn.finish() {
-            Err(error) => self.failed = Some(error),
+            Err(error) => {
+                self.failed = Some(error);
+                taken.clear();
+            }
             // A failed command has no effect, whatever it did before it found out; but see `Txn::keep_despite_error`.
             Ok((batch, _, events)) if is_error => {
-                self.events.extend(events);
+                self.keep_events(events);
+                taken.clear();
                 self.spare = batch;
             }
             Ok((mut batch, meta, events)) => {
-                self.events.extend(events);
+                self.keep_events(events);
                 if let Some(meta) = meta {
                     self.meta = meta;
                 }
+                if self.page.is_empty() {
+                    self.page_ms = stamp.at_ms;
+                }
+                self.page.append(&mut taken);
                 if let Err(error) = self.store.stage(&mut batch) {
                     self.failed = Some(error);
                 }
                 self.spare = batch;
             }
         }
+        self.spare_page = taken;
         reply
+    }
+
+    fn keep_events(&mut self, mut events: Vec<Event>) {
+        self.events.append(&mut events);
+        self.spare_events = events;
     }
 
     /// Makes the changes of a slot permanent, together with the fact that the slot is applied. Also for slots without commands.
@@ -194,6 +223,8 @@ impl<S: Store> Machine<S> {
         let mut batch = std::mem::take(&mut self.spare);
         batch.clear();
         self.meta.changes_since(&self.saved, &mut batch);
+        batch.extend(locks::page(&self.page, self.page_ms, slot));
+        self.page.clear();
         if let Err(error) = self.store.commit(&mut batch) {
             self.failed = Some(error.clone());
             return Err(error);
@@ -207,6 +238,12 @@ impl<S: Store> Machine<S> {
     /// What the commands since the last call said besides their replies. To be asked after `finish_slot`, like replies.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// The same, with the room of what was said before: `said` is emptied first.
+    pub fn take_events_into(&mut self, said: &mut Vec<Event>) {
+        said.clear();
+        std::mem::swap(&mut self.events, said);
     }
 
     /// Chooses what is told of what happens to keys, from the next command on.
@@ -261,6 +298,7 @@ impl<S: Store> Machine<S> {
         self.open_slot = None;
         self.failed = None;
         self.events.clear();
+        self.page.clear();
         Ok(())
     }
 
@@ -273,15 +311,21 @@ impl<S: Store> Machine<S> {
     /// When the next key's or wait's time is over: a master proposes a sweep ([`commands::sweep`]) some time after it.
     pub fn next_deadline_ms(&self) -> Result<Option<u64>, StoreError> {
         let mut next = None;
-        self.store.scan(&layout::deadlines(), crate::store::Order::Ascending, &mut |row, _| {
-            next = layout::parse_deadline(row).map(|(deadline_ms, ..)| deadline_ms);
-            ControlFlow::Break(())
-        })?;
-        self.store.scan(&waits::Timer::rows(), crate::store::Order::Ascending, &mut |row, _| {
-            let at_ms = waits::Timer::at_ms(row);
-            next = Some(next.map_or(at_ms, |next| next.min(at_ms)));
-            ControlFlow::Break(())
-        })?;
+        let mut first = |range: &RowRange, at_ms: &dyn Fn(RowKeyRef<'_>) -> Option<u64>| {
+            self.store.scan(range, crate::store::Order::Ascending, &mut |row, _| {
+                next = next.into_iter().chain(at_ms(row)).min();
+                ControlFlow::Break(())
+            })
+        };
+        first(&layout::deadlines(), &|row| layout::parse_deadline(row).map(|(deadline_ms, ..)| deadline_ms))?;
+        for database in self.meta.databases.iter().filter(|database| database.expiring > 0) {
+            // The end of time is no deadline.
+            first(&layout::locks(database.generation), &|row| {
+                Some(row.second()).filter(|ms| *ms < u64::MAX)
+            })?;
+        }
+        first(&layout::pages(), &|row| layout::parse_page(row).map(|(due_ms, _)| due_ms))?;
+        first(&waits::Timer::rows(), &|row| Some(waits::Timer::at_ms(row)))?;
         Ok(next)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! An event is told after the change that it is about, and not at all if its command fails. Names and order are those of Redis 7 (a test compares them).
 
-use super::events::Event;
+use super::events::{Caller, Event};
 use super::keyspace::Place;
 use super::txn::Txn;
 use bytes::Bytes;
@@ -124,12 +124,31 @@ impl fmt::Display for Notify {
 }
 
 /// What a node wants to hear of what happens to keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Keyspace notifications.
     pub notify: Notify,
     /// Every change of a key: some client of the node caches.
     pub changes: bool,
+    /// Everything that happens to locks: somebody listens. Otherwise only what this node's clients lose.
+    pub locks: bool,
+    /// Which node this is, in which of its lives: how others' commands could be undone is their business. Nothing: everybody's commands are its own.
+    pub me: Option<(u64, u64)>,
+}
+
+impl Default for Interest {
+    /// What simulators and tests want: everything about locks, whoever's they are.
+    fn default() -> Interest {
+        Interest { notify: Notify::default(), changes: false, locks: true, me: None }
+    }
+}
+
+impl Interest {
+    /// Whether a command came through this node, in this life.
+    #[must_use]
+    pub fn is_mine(&self, caller: Caller) -> bool {
+        self.me.is_none_or(|me| me == (caller.node, caller.incarnation))
+    }
 }
 
 impl Txn<'_> {

@@ -6,6 +6,7 @@
 
 use crate::machine::DATABASES;
 use crate::machine::waits::Client;
+use crate::row::SmallBytes;
 use crate::varint;
 use arrayvec::ArrayVec;
 use bytes::Bytes;
@@ -31,8 +32,11 @@ pub fn encode_command_of<A: AsRef<[u8]>>(db: u8, id: u64, address: &[u8], args: 
 }
 
 fn encode<A: AsRef<[u8]>>(db: u8, client: Option<(u64, &[u8])>, args: &[A]) -> Bytes {
-    let bytes: usize = args.iter().map(|arg| arg.as_ref().len() + 3).sum();
-    let mut out = Vec::with_capacity(bytes + 4);
+    // Exactly as much as is needed: bytes with room left over cost a second allocation when they become shared.
+    let with_length = |length: usize| varint::length(length as u64) + length;
+    let head = client.map_or(0, |(id, address)| varint::length(id) + with_length(address.len()));
+    let words: usize = args.iter().map(|arg| with_length(arg.as_ref().len())).sum();
+    let mut out = Vec::with_capacity(2 + head + varint::length(args.len() as u64) + words);
     match client {
         None => out.extend([VERSION, db]),
         Some((id, address)) => {
@@ -61,7 +65,8 @@ pub(crate) struct Decoded<'p> {
 impl<'p> Decoded<'p> {
     /// The connection that sent it, if it is told.
     pub(crate) fn client(&self) -> Client {
-        self.client.map_or_else(Client::default, |(id, address)| Client { id, address: address.to_vec() })
+        self.client
+            .map_or_else(Client::default, |(id, address)| Client { id, address: SmallBytes::new(address) })
     }
 
     /// The name and the arguments.

@@ -8,11 +8,13 @@
 
 use super::Stamp;
 use super::events::Event;
+use super::locks::TakenBefore;
 use super::meta::Meta;
 use super::notify::{Class, Interest};
 use super::overlay::Overlay;
 use super::view::View;
 use super::waits::Run;
+use super::work::Work;
 use crate::reply::Reply;
 use crate::row::{Batch, RowKey, RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError, Visit};
@@ -30,8 +32,12 @@ pub struct Txn<'m> {
     poison: OnceCell<StoreError>,
     /// What is told of what happens to keys.
     pub(super) interest: Interest,
+    /// The locks that were taken before in this slot.
+    pub(super) taken_before: TakenBefore<'m>,
     /// Whose command it is; who waits.
     pub(super) run: Run<'m>,
+    /// What it may still do, if it is part of a script.
+    pub(crate) work: Work,
 }
 
 impl<'m> Txn<'m> {
@@ -44,7 +50,9 @@ impl<'m> Txn<'m> {
             stamp: *stamp,
             poison: OnceCell::new(),
             interest: Interest::default(),
+            taken_before: TakenBefore::default(),
             run: Run::default(),
+            work: Work::default(),
         }
     }
 
@@ -78,6 +86,7 @@ impl<'m> Txn<'m> {
         let seed = self.stamp.slot ^ u64::from(self.stamp.index) << 48;
         View::new(self, &self.meta, self.stamp.at_ms, seed)
             .noting_misses(self.interest.notify.wants(Class::Miss))
+            .with_work(self.work.clone())
     }
 
     /// Looks at the transaction's state as a reading command does.
@@ -111,6 +120,8 @@ impl<'m> Txn<'m> {
         let mut inner = Txn::new(&*self, &self.meta, &self.stamp, Batch::new());
         inner.interest = self.interest;
         inner.run = self.run.inside();
+        inner.taken_before = self.taken_before.and(&self.run.taken);
+        inner.work = self.work.clone();
         let reply = work(&mut inner);
         let left = inner.run.leave();
         let has_failed = reply.is_error() && !inner.run.keeps;
@@ -145,31 +156,41 @@ impl<'m> Txn<'m> {
     /// A row's value. Nothing, and poisoned, if the store fails.
     #[inline]
     pub(crate) fn row(&self, key: RowKeyRef<'_>) -> Option<Cow<'_, RowValue>> {
-        self.get(key).unwrap_or_else(|error| {
+        let found = self.get(key).unwrap_or_else(|error| {
             self.poison(error);
             None
-        })
+        });
+        self.work.find(found.as_ref().map_or(0, |value| value.len()));
+        found
     }
 
     /// Writes a row.
     #[inline]
     pub(crate) fn put_row(&mut self, key: RowKey, value: RowValue) {
+        self.work.write(value.len());
         self.overlay.set(key, Some(value));
     }
 
     /// Removes a row.
     #[inline]
     pub(crate) fn remove_row(&mut self, key: RowKey) {
+        self.work.write(0);
         self.overlay.set(key, None);
     }
 
     /// Up to `limit` rows of a range, ascending. Nothing, and poisoned, if the store fails.
     pub(crate) fn rows(&self, range: &RowRange, limit: usize) -> Vec<(RowKey, RowValue)> {
         let mut found = Vec::new();
+        self.work.seek();
         if limit > 0 {
             let visit = &mut |key: RowKeyRef<'_>, value: &RowValue| {
                 found.push((key.to_owned(), value.clone()));
-                if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                self.work.pass(value.len());
+                if found.len() < limit && !self.work.is_over() {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             };
             if let Err(error) = self.scan(range, Order::Ascending, visit) {
                 self.poison(error);
@@ -202,6 +223,8 @@ impl Rows for Txn<'_> {
 
     fn scan(&self, range: &RowRange, order: Order, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         let mut changes = self.overlay.in_range(range);
+        // They are gathered whether they are shown or not.
+        self.work.spend(changes.len());
         if changes.is_empty() {
             return self.base.scan(range, order, visit);
         }

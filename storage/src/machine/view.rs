@@ -2,7 +2,9 @@
 
 use super::keyspace::Found;
 use super::layout::{self, Header};
+use super::locks::ended_row;
 use super::meta::{DATABASES, Meta};
+use super::work::Work;
 use crate::row::{RowKeyRef, RowRange, RowValue};
 use crate::store::{Order, Rows, StoreError, Visit};
 use bytes::Bytes;
@@ -25,6 +27,8 @@ pub struct View<'v> {
     misses: Option<RefCell<Vec<(u8, Bytes)>>>,
     /// A key was seen whose time has passed by the node's clock, and not yet by the log.
     has_due: Cell<bool>,
+    /// What the command may still do, if it is part of a script.
+    pub(crate) work: Work,
 }
 
 impl<'v> View<'v> {
@@ -39,6 +43,7 @@ impl<'v> View<'v> {
             poison: OnceCell::new(),
             misses: None,
             has_due: Cell::new(false),
+            work: Work::default(),
         }
     }
 
@@ -58,6 +63,11 @@ impl<'v> View<'v> {
     /// Whether keys that are looked for in vain are noted.
     pub(crate) fn noting_misses(self, notes: bool) -> View<'v> {
         View { misses: notes.then(RefCell::default), ..self }
+    }
+
+    /// With so much work left.
+    pub(crate) fn with_work(self, work: Work) -> View<'v> {
+        View { work, ..self }
     }
 
     /// Keys that were looked for in vain, in order.
@@ -107,7 +117,7 @@ impl<'v> View<'v> {
     /// The same for commands that tell about a key without using it: a key that is not there is no miss.
     pub(crate) fn find_quietly(&self, db: u8, key: &[u8]) -> Option<Found<'v>> {
         let row = layout::key_row(self.generation(db), layout::key_hash(key), key);
-        let found = Found::parse(self.or_poison(self.rows.get(row))??)?;
+        let found = Found::parse(self.row(row)?)?;
         if self.is_expired(&found.header) { None } else { Some(found) }
     }
 
@@ -129,12 +139,21 @@ impl<'v> View<'v> {
 
     /// A row's value. Nothing, and not to be trusted, if the store fails.
     pub(crate) fn row(&self, row: RowKeyRef<'_>) -> Option<Cow<'v, RowValue>> {
-        self.or_poison(self.rows.get(row)).flatten()
+        let found = self.or_poison(self.rows.get(row)).flatten();
+        self.work.find(found.as_ref().map_or(0, |value| value.len()));
+        found
     }
 
     /// Shows the rows of a range to `visit`, until it breaks.
     pub(crate) fn each_row(&self, range: &RowRange, order: Order, visit: &mut Visit<'_>) {
-        self.or_poison(self.rows.scan(range, order, visit));
+        self.work.seek();
+        self.or_poison(self.rows.scan(range, order, &mut |row, value| {
+            self.work.pass(value.len());
+            if visit(row, value).is_break() || self.work.is_over() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        }));
     }
 
     /// A number that changes with every write of the key, also if the key was absent before and after: what WATCH remembers.
@@ -149,21 +168,19 @@ impl<'v> View<'v> {
     }
 
     fn deleted_version(&self, generation: u64, hash: u64) -> u64 {
-        let row = self.or_poison(self.rows.get(layout::deleted_row(generation, hash))).flatten();
-        row.and_then(|value| crate::varint::take(&mut value.as_slice())).unwrap_or(0)
+        // Of a lock, it stands in front of how its last hold ended.
+        let rows = [layout::deleted_row(generation, hash), ended_row(hash)];
+        let version = |row| crate::varint::take(&mut self.row(row)?.as_slice());
+        rows.into_iter().filter_map(version).max().unwrap_or(0)
     }
 
     /// Shows the living keys of a database to `visit`, in the order of their hashes, from `hash` on, until it breaks.
     pub fn each_key(&self, db: u8, hash: u64, visit: &mut VisitKey<'_>) {
         let range = layout::keys_from(self.generation(db), hash);
-        self.or_poison(self.rows.scan(
-            &range,
-            Order::Ascending,
-            &mut |row, value| match Header::parse(value) {
-                Some(header) if !self.is_expired(&header) => visit(row.second(), row.tail(), &header),
-                _ => ControlFlow::Continue(()),
-            },
-        ));
+        self.each_row(&range, Order::Ascending, &mut |row, value| match Header::parse(value) {
+            Some(header) if !self.is_expired(&header) => visit(row.second(), row.tail(), &header),
+            _ => ControlFlow::Continue(()),
+        });
     }
 
     /// A number for commands that ask for a random answer. The same on every node inside a transaction, where it comes from the stamp.

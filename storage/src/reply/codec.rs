@@ -3,9 +3,9 @@
 //! A reply is a tag byte and its content; lengths and integers are varints (integers zigzag). `OK` is one byte. Decoding is strict: one
 //! encoding per value, nothing left over, no allocation larger than the input justifies, and at most [`DEPTH_MAX`] levels.
 
-use super::Reply;
+use super::{Granted, Reply};
 use crate::varint;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::fmt;
 
 /// How deeply replies may be nested. Nothing of ours goes beyond five; scripts can.
@@ -32,7 +32,7 @@ const SMALL: u8 = 16;
 const SMALL_MAX: i64 = 111;
 const PAIRS: u8 = 128;
 const WAITING: u8 = 129;
-const EITHER: u8 = 130;
+const GRANTED: u8 = 130;
 
 /// Why bytes are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,24 @@ fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Replies that are longer have bytes of their own.
+const SHORT_BYTES_MAX: usize = 64;
+/// What is allocated for many short ones. A reply keeps all of it, so it is not large.
+const ROOM_BYTES: usize = 2_048;
+
+/// Room for short replies; see [`Reply::to_bytes_in`].
+#[derive(Debug, Default)]
+pub struct ReplyRoom {
+    scratch: Vec<u8>,
+    rest: BytesMut,
+}
+
+impl Granted {
+    fn numbers(&self) -> [u64; 3] {
+        [self.token, self.left_ms.map_or(0, |ms| ms.saturating_add(1)), self.count]
+    }
+}
+
 impl Reply {
     /// Appends the reply. What is nested more deeply than [`DEPTH_MAX`] becomes an error in its place.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -114,10 +132,9 @@ impl Reply {
                     value.encode_at(out, below);
                 }
             }
-            Reply::Either(resp2, resp3) => {
-                out.push(EITHER);
-                resp2.encode_at(out, below);
-                resp3.encode_at(out, below);
+            Reply::Granted(granted) => {
+                out.extend([GRANTED, u8::from(granted.is_shared)]);
+                granted.numbers().into_iter().for_each(|number| varint::put(out, number));
             }
             Reply::Waiting(until_ms) => {
                 out.push(WAITING);
@@ -138,19 +155,42 @@ impl Reply {
         }
     }
 
+    /// The answers of almost every write, which cost no allocation.
+    fn known(&self) -> Option<Bytes> {
+        match self {
+            Reply::Ok => Some(Bytes::from_static(&[OK])),
+            Reply::Null => Some(Bytes::from_static(&[NULL])),
+            Reply::Integer(0) => Some(Bytes::from_static(&[SMALL])),
+            Reply::Integer(1) => Some(Bytes::from_static(&[SMALL + 1])),
+            _ => None,
+        }
+    }
+
     /// The reply as bytes of its own.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        // The two answers of almost every write cost no allocation.
-        match self {
-            Reply::Ok => Bytes::from_static(&[OK]),
-            Reply::Null => Bytes::from_static(&[NULL]),
-            _ => {
-                let mut out = Vec::new();
-                self.encode(&mut out);
-                out.into()
+        self.known().unwrap_or_else(|| {
+            let mut out = Vec::new();
+            self.encode(&mut out);
+            out.into()
+        })
+    }
+
+    /// The same, in `room` if it is short: replies that come and go together share what is allocated.
+    #[must_use]
+    pub fn to_bytes_in(&self, room: &mut ReplyRoom) -> Bytes {
+        self.known().unwrap_or_else(|| {
+            room.scratch.clear();
+            self.encode(&mut room.scratch);
+            if room.scratch.len() > SHORT_BYTES_MAX {
+                return std::mem::take(&mut room.scratch).into();
             }
-        }
+            if room.rest.capacity() < room.scratch.len() {
+                room.rest = BytesMut::with_capacity(ROOM_BYTES);
+            }
+            room.rest.extend_from_slice(&room.scratch);
+            room.rest.split().freeze()
+        })
     }
 
     /// The reply that `bytes` are.
@@ -216,10 +256,19 @@ fn decode_at(rest: &mut &[u8], depth_left: usize) -> Result<Reply, ReplyError> {
             let pairs = (0..count).map(pair).collect::<Result<_, ReplyError>>()?;
             if tag == MAP { Reply::Map(pairs) } else { Reply::Pairs(pairs) }
         }
-        EITHER => {
-            let below = below.ok_or(ReplyError::TooDeep)?;
-            let mut one = || decode_at(rest, below).map(Box::new);
-            Reply::Either(one()?, one()?)
+        GRANTED => {
+            let is_shared = match take(rest, 1)?[0] {
+                0 => false,
+                1 => true,
+                _ => return Err(ReplyError::Malformed),
+            };
+            let (token, left) = (take_number(rest)?, take_number(rest)?);
+            Reply::Granted(Granted {
+                token,
+                left_ms: left.checked_sub(1),
+                is_shared,
+                count: take_number(rest)?,
+            })
         }
         WAITING => Reply::Waiting(take_number(rest)?.checked_sub(1)),
         DOUBLE => {
@@ -260,6 +309,14 @@ mod tests {
             (-1e9..1e9).prop_map(Reply::Double),
             "-?[0-9]{1,30}".prop_map(|digits| Reply::BigNumber(digits.into())),
             ".{0,9}".prop_map(|text| Reply::Verbatim(*b"txt", text.into())),
+            (any::<u64>(), prop::option::of(0..u64::MAX), any::<bool>(), 1..300_u64).prop_map(
+                |(token, left_ms, is_shared, count)| Reply::Granted(Granted {
+                    token,
+                    left_ms,
+                    is_shared,
+                    count
+                })
+            ),
         ];
         leaf.prop_recursive(5, 64, 8, |inner| {
             prop_oneof![
@@ -268,7 +325,6 @@ mod tests {
                 prop::collection::vec(inner.clone(), 0..8).prop_map(Reply::Push),
                 prop::collection::vec((inner.clone(), inner.clone()), 0..8).prop_map(Reply::Map),
                 prop::collection::vec((inner.clone(), inner.clone()), 0..8).prop_map(Reply::Pairs),
-                (inner.clone(), inner).prop_map(|(a, b)| Reply::Either(Box::new(a), Box::new(b))),
             ]
         })
     }
@@ -277,6 +333,11 @@ mod tests {
         #[test]
         fn survives(reply in reply()) {
             let bytes = reply.to_bytes();
+            // Of the same room, before and behind others.
+            let mut room = ReplyRoom::default();
+            let before = Reply::Integer(112).to_bytes_in(&mut room);
+            let many: Vec<Bytes> = (0..300).map(|_| reply.to_bytes_in(&mut room)).collect();
+            prop_assert!(many.iter().all(|one| *one == bytes) && before == Reply::Integer(112).to_bytes());
             prop_assert_eq!(Reply::decode(&bytes), Ok(reply));
             for end in 0..bytes.len() {
                 prop_assert!(Reply::decode(&bytes[..end]).is_err());

@@ -2,7 +2,7 @@
 
 mod codec;
 
-pub use codec::{DEPTH_MAX, ReplyError, waiting_until};
+pub use codec::{DEPTH_MAX, ReplyError, ReplyRoom, waiting_until};
 
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -45,10 +45,56 @@ pub enum Reply {
     BigNumber(Cow<'static, str>),
     /// Text with a format of three letters: `txt`, `mkd`.
     Verbatim([u8; 3], Bytes),
-    /// The first in RESP2, the second in RESP3, where they differ by more than the types say.
-    Either(Box<Reply>, Box<Reply>),
+    /// A hold of a lock: `[token, ms left]` in RESP2, a map in RESP3.
+    Granted(Granted),
     /// None yet: the command waits, until this time if it has one (cluster time, milliseconds). Never sent to a client.
     Waiting(Option<u64>),
+}
+
+/// What is told about a hold of a lock that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The fencing token.
+    pub token: u64,
+    /// Milliseconds that are left; nothing: as long as its session.
+    pub left_ms: Option<u64>,
+    /// Whether others may hold it, too.
+    pub is_shared: bool,
+    /// How often its owner has it.
+    pub count: u64,
+}
+
+impl Granted {
+    /// As an integer of a reply.
+    #[must_use]
+    pub fn number(number: u64) -> i64 {
+        i64::try_from(number).unwrap_or(i64::MAX)
+    }
+
+    /// What RESP2 clients get: the token, and the time that is left or -1.
+    #[must_use]
+    pub fn pair(&self) -> [i64; 2] {
+        [Granted::number(self.token), self.left_ms.map_or(-1, Granted::number)]
+    }
+
+    /// `exclusive` or `shared`.
+    #[must_use]
+    pub const fn mode(&self) -> &'static str {
+        if self.is_shared { "shared" } else { "exclusive" }
+    }
+
+    /// What RESP3 clients get.
+    #[must_use]
+    pub fn map(&self) -> Reply {
+        let [token, left] = self.pair().map(Reply::Integer);
+        let text = Reply::simple_bulk;
+        Reply::Map(vec![
+            (text("token"), token),
+            (text("ttl"), left),
+            (text("mode"), text(self.mode())),
+            (text("count"), Reply::Integer(Granted::number(self.count))),
+        ])
+    }
 }
 
 impl Reply {
@@ -106,7 +152,8 @@ impl Reply {
                     pairs.iter().map(|(field, value)| field.bytes_at_most() + value.bytes_at_most()).sum()
                 }
                 Reply::Double(_) => 320,
-                Reply::Either(one, other) => one.bytes_at_most().max(other.bytes_at_most()),
+                // Two or eight parts, of which the words are known.
+                Reply::Granted(_) => 8 * FRAME,
                 Reply::Ok
                 | Reply::Integer(_)
                 | Reply::Null

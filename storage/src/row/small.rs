@@ -107,6 +107,12 @@ impl SmallBytes {
     }
 }
 
+impl Default for SmallBytes {
+    fn default() -> SmallBytes {
+        SmallBytes::EMPTY
+    }
+}
+
 impl From<Bytes> for SmallBytes {
     fn from(bytes: Bytes) -> SmallBytes {
         if bytes.len() <= INLINE_BYTES_MAX { SmallBytes::new(&bytes) } else { SmallBytes(Repr::Heap(bytes)) }

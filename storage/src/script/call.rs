@@ -7,9 +7,9 @@
 use super::number;
 use super::value::{Fault, Value};
 use super::vm::Room;
-use mlua_sys as lua;
 use std::borrow::Cow;
 use std::ffi::c_int;
+use warlock_lua as lua;
 
 /// Slots of Lua's stack that are free when a function of ours is called. A level of nested tables takes three.
 pub(super) const SLOTS: c_int = 3 * DEPTH_MAX as c_int + 20;

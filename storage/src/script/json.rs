@@ -200,8 +200,12 @@ fn encode_object(
             out.push(b',');
         }
         match key {
-            Value::Str(text) => encode_text(text, out),
+            Value::Str(text) => {
+                call.spend(text.len())?;
+                encode_text(text, out);
+            }
             Value::Number(number) => {
+                call.spend(10)?;
                 out.push(b'"');
                 encode_number(settings, *number, out)?;
                 out.push(b'"');

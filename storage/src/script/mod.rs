@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `arena`, `vm`, `call` | the interpreter in its room; what our functions see of it |
+//! | `arena`, `vm` | the interpreter in its room; `lua/` beside this crate's sources builds it |
+//! | `native`, `call`, `places` | the way into our functions and what they see of it; errors and where they come from |
 //! | `prelude.lua` | what is easier said in Lua: protected globals, `gsub` with a function, `sort` |
 //! | `strings`, `pattern`, `format`, `tables`, `math` | Lua's own libraries, with their work counted |
 //! | `json`, `msgpack`, `packing`, `bits` | `cjson`, `cmsgpack`, `struct`, `bit` |
@@ -19,10 +20,12 @@ mod format;
 mod json;
 mod math;
 mod msgpack;
+mod native;
 mod number;
 mod outcome;
 mod packing;
 mod pattern;
+mod places;
 mod redis;
 mod strings;
 mod tables;
@@ -45,8 +48,8 @@ pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 
 /// Answers what a script asks of the database.
 pub trait Host {
-    /// Runs a command, its name first. An error has no effect.
-    fn call(&mut self, command: &[&[u8]]) -> Reply;
+    /// Runs a command, its name first, and takes what it does from `work`. An error has no effect. If no work is left, the reply means nothing.
+    fn call(&mut self, command: &[&[u8]], work: &mut i64) -> Reply;
 }
 
 /// A script and what it is called with.

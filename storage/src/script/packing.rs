@@ -209,10 +209,11 @@ fn unpack(call: &mut Call<'_>) -> Result<Vec<Value>, Fault> {
         at = at.saturating_add(reader.padding(&item, at)?);
         let rest = data.get(at..).ok_or_else(short)?;
         let size = match (item.kind, item.size) {
-            (Kind::Text, _) => rest
-                .iter()
-                .position(|byte| *byte == 0)
-                .ok_or_else(|| Fault::argument(2, "unfinished string in data"))?,
+            (Kind::Text, _) => {
+                let end = rest.iter().position(|byte| *byte == 0);
+                call.spend_bytes(end.unwrap_or(rest.len()))?;
+                end.ok_or_else(|| Fault::argument(2, "unfinished string in data"))?
+            }
             (Kind::Bytes, 0) => match values.pop() {
                 Some(Value::Number(length)) if length >= 0.0 => length as usize,
                 _ => return Err(Fault::text("format 'c0' needs a previous size")),

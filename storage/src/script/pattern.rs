@@ -157,6 +157,7 @@ impl<'a, 'c> Matcher<'a, 'c> {
                         return Err(Fault::text("missing '[' after '%f' in pattern"));
                     }
                     let end = self.item_end(item)?;
+                    self.call.spend((end - item) / 4)?;
                     let set = &self.pattern[item + 1..end - 1];
                     let before = at.checked_sub(1).map_or(0, |before| self.text[before]);
                     let here = self.text.get(at).copied().unwrap_or(0);
@@ -174,6 +175,8 @@ impl<'a, 'c> Matcher<'a, 'c> {
                 },
                 _ => {
                     let end = self.item_end(item)?;
+                    // Sets are looked through from end to end.
+                    self.call.spend((end - item) / 4)?;
                     match self.pattern.get(end) {
                         Some(b'?') => {
                             if self.fits(at, item, end)
@@ -228,8 +231,12 @@ impl<'a, 'c> Matcher<'a, 'c> {
         let mut count = 0;
         while self.fits(at + count, item, end) {
             count += 1;
+            if count % 1024 == 0 {
+                self.call.spend(1024 * (1 + (end - item) / 8))?;
+            }
         }
-        self.call.spend(count)?;
+        let paid = count / 1024 * 1024;
+        self.call.spend((count - paid) * (1 + (end - item) / 8))?;
         loop {
             if count < least {
                 return Ok(None);
@@ -247,6 +254,7 @@ impl<'a, 'c> Matcher<'a, 'c> {
             if let Some(found) = self.try_at(at, end + 1)? {
                 return Ok(Some(found));
             }
+            self.call.spend((end - item) / 8)?;
             if !self.fits(at, item, end) {
                 return Ok(None);
             }

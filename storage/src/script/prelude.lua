@@ -176,8 +176,8 @@ end
 
 function table.insert(t, ...)
   check_table(t)
-  local at = ...
-  if select("#", ...) == 2 and type(at) == "number" then spend(#t - at) end
+  local at = tonumber((...))
+  if select("#", ...) == 2 and at then spend(#t - at) end
   return lua.insert(t, ...)
 end
 

@@ -111,7 +111,11 @@ fn command(call: &Call<'_>) -> Result<Reply, Fault> {
     call.spend(COMMAND + words.len())?;
     call.spend_bytes(bytes)?;
     let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
-    let reply = call.room.with_job(|job| job.host.call(&words));
+    let before = call.room.work();
+    let mut work = before;
+    let reply = call.room.with_job(|job| job.host.call(&words, &mut work));
+    let _ = call.room.spend(usize::try_from(before.saturating_sub(work)).unwrap_or(0));
+    call.spend(0)?;
     let reply = reply.unwrap_or(Reply::error("ERR redis.call() can only be used while a script runs"));
     call.spend_bytes(reply.bytes_at_most())?;
     Ok(reply)
@@ -207,6 +211,9 @@ fn value_of(reply: Reply, protocol: u8, items: &mut usize) -> Value {
             Value::Map(vec![(Value::text("verbatim_string"), Value::Map(fields))])
         }
         Reply::Verbatim(_, text) => Value::Str(text),
-        Reply::Either(old, new) => value_of(if is_new { *new } else { *old }, protocol, items),
+        Reply::Granted(granted) if is_new => value_of(granted.map(), protocol, items),
+        Reply::Granted(granted) => Value::List(
+            granted.pair().map(|number| value_of(Reply::Integer(number), protocol, items)).to_vec(),
+        ),
     }
 }

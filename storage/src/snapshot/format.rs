@@ -4,7 +4,7 @@
 pub type DirectoryId = [u8; 16];
 
 pub(super) const MAGIC: [u8; 8] = *b"WARLOCKS";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 3;
 
 /// Magic, version, directory id, slot, attachment length.
 pub(super) const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 4;

@@ -5,6 +5,7 @@ use crate::floor::{self, Floor};
 use crate::load::{self, Count, Plan, Work};
 use crate::progress::Progress;
 use crate::systems::{System, Which};
+use crate::wire::Protocol;
 use serde::Serialize;
 use std::io;
 use std::path::Path;
@@ -34,9 +35,15 @@ impl Cell {
             Work::Mix(80) => "mixed".to_string(),
             Work::Mix(reads) => format!("mix{reads}"),
             Work::Lock => "lock".to_string(),
+            Work::Native => "native".to_string(),
         };
         let value = if self.value_bytes == 16 { String::new() } else { format!(" {} B", self.value_bytes) };
         format!("{work} {}x{}{value}", self.connections, self.pipeline)
+    }
+
+    /// Whether a system knows the work.
+    fn is_for(&self, which: Which) -> bool {
+        self.work != Work::Native || which == Which::Warlock
     }
 }
 
@@ -158,7 +165,7 @@ pub fn cells(is_quick: bool, names: &[String]) -> Result<Vec<Cell>, String> {
 }
 
 fn all_cells(is_quick: bool) -> Vec<Cell> {
-    let works = [Work::Mix(0), Work::Mix(100), Work::Mix(80), Work::Lock];
+    let works = [Work::Mix(0), Work::Mix(100), Work::Mix(80), Work::Lock, Work::Native];
     let shapes = [(1, 1), (50, 1), (50, 16)];
     let mut cells = Vec::new();
     for value_bytes in [16, 1_024] {
@@ -166,10 +173,10 @@ fn all_cells(is_quick: bool) -> Vec<Cell> {
             for (connections, pipeline) in shapes {
                 let cell = Cell { work, connections, pipeline, value_bytes };
                 let is_large = value_bytes > 16;
-                if is_large && work == Work::Lock {
+                if is_large && matches!(work, Work::Lock | Work::Native) {
                     continue; // a lock has no value
                 }
-                let is_small_work = matches!(work, Work::Mix(80) | Work::Lock);
+                let is_small_work = matches!(work, Work::Mix(80) | Work::Lock | Work::Native);
                 let has_goal = match (connections, pipeline) {
                     (1, 1) => work == Work::Mix(0) && !is_large,
                     (50, 1) => !is_large || work == Work::Mix(0),
@@ -204,7 +211,9 @@ pub fn run(
     stopped: &dyn Fn() -> bool,
 ) -> io::Result<Results> {
     let floor = floor::measure(directory)?;
-    let mut progress = Progress::new(1 + systems.len() + cells.len() * systems.len() * effort.rounds);
+    let visits = |cell: &Cell| systems.iter().filter(|which| cell.is_for(**which)).count();
+    let steps = cells.iter().map(visits).sum::<usize>() * effort.rounds;
+    let mut progress = Progress::new(1 + systems.len() + steps);
     let mut running: Vec<(Which, System)> = Vec::new();
     for which in systems {
         progress.step(&format!("starting {}", which.name()));
@@ -225,17 +234,18 @@ pub fn run(
     }
     let mut series: Vec<Series> = Vec::new();
     for cell in cells {
-        for which in systems {
+        for which in systems.iter().filter(|which| cell.is_for(**which)) {
             series.push(Series { cell: *cell, name: cell.name(), system: which.name(), samples: Vec::new() });
         }
     }
     for _ in 0..effort.rounds {
         let mut place = 0;
         for cell in cells {
-            for (which, system) in &running {
+            for (which, system) in running.iter().filter(|(which, _)| cell.is_for(*which)) {
                 progress.step(&format!("{} {}", which.name(), cell.name()));
                 let plan = plan(*cell, effort.window);
-                let count = load::drive(system.protocol, system.address, &plan, &system.usage, stopped)
+                let protocol = if cell.work == Work::Native { Protocol::Locks } else { system.protocol };
+                let count = load::drive(protocol, system.address, &plan, &system.usage, stopped)
                     .map_err(|error| named(error, *which, cell))?;
                 series[place].samples.push(Sample::of(&count));
                 place += 1;
@@ -317,10 +327,11 @@ mod tests {
             "get 50x16",
             "mixed 50x1",
             "lock 50x1",
+            "native 50x1",
             "set 50x1 1024 B",
         ];
         assert_eq!(names, wanted);
-        assert_eq!(all_cells(false).len(), 21);
+        assert_eq!(all_cells(false).len(), 24);
         assert!(cells(false, &["set 7x7".to_string()]).is_err());
     }
 

@@ -22,6 +22,8 @@ pub enum Work {
     Mix(u8),
     /// Takes and gives back locks that nobody else wants.
     Lock,
+    /// The same with commands that only Warlock has.
+    Native,
 }
 
 /// One run.
@@ -291,7 +293,7 @@ impl Loop<'_> {
                     self.filled += 1;
                     (Kind::Create, self.filled - 1)
                 }
-                Work::Lock => {
+                Work::Lock | Work::Native => {
                     let kind = if is_release { Kind::Release } else { Kind::Acquire };
                     (kind, (place * pipeline + index) as u64)
                 }
@@ -306,7 +308,7 @@ impl Loop<'_> {
             connection.wire.put(&Op { kind, key, value: &self.value }, &mut connection.out);
             sent += 1;
         }
-        connection.holds = work == Work::Lock && !is_release;
+        connection.holds = matches!(work, Work::Lock | Work::Native) && !is_release;
         connection.missing = sent;
         // The latency of a lock counts from the first of its two requests.
         if !is_release {

@@ -288,7 +288,8 @@ impl Client {
     }
 }
 
-fn encode<W: AsRef<[u8]>>(words: &[W], request: &mut Vec<u8>) {
+/// The bytes of a request.
+pub fn encode<W: AsRef<[u8]>>(words: &[W], request: &mut Vec<u8>) {
     request.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         let word = word.as_ref();

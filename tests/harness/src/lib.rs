@@ -3,6 +3,7 @@
 //! - [`Cluster`]: nodes as child processes on free ports, with their data in a temporary directory.
 //! - [`Client`]: a Redis client that shows what was said, not a library's opinion of it.
 //! - [`Recorded`]: a workload whose history is checked for linearizability.
+//! - [`libraries`]: client libraries of other languages.
 //! - [`wait_for`]: patience that says what it waited for when it gives up.
 //!
 //! The invariant of this crate: **no node survives the process that started it**, however that ends (return, panic, Ctrl-C, kill -9).
@@ -13,6 +14,7 @@
 pub mod client;
 pub mod cluster;
 pub mod counting;
+pub mod libraries;
 pub mod network;
 pub mod patience;
 pub mod ports;

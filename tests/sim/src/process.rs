@@ -15,6 +15,7 @@ use consensus::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use storage::machine::Undo;
 
 /// More deadlines than this at one instant are a busy loop.
 const TIMEOUTS_MAX: u32 = 10_000;
@@ -301,7 +302,7 @@ impl World {
         command: CommandId,
         reply: &Bytes,
         is_first: bool,
-        undo: Option<Bytes>,
+        undo: Option<Undo>,
     ) {
         let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         process.abandoned.remove(&command.seq);

@@ -195,6 +195,7 @@ fn draw_config(rng: &mut Rng, lease_ms: u64, bug: Option<Bug>) -> Config {
         durable_every,
         durable_after: ms(rng.between(10, 300)),
         retry: ms(rng.between(40, 400)),
+        source_silent_max: ms(2_000),
         down_after: ms(lease_ms + rng.between(200, 2_500)),
         in_step: rng.skewed(1, 40),
         catch_up_max: ms(rng.between(300, 3_000)),

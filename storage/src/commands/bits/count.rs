@@ -70,6 +70,9 @@ fn masked(bytes: &[u8], range: &Range<usize>) -> impl Iterator<Item = (usize, u8
     })
 }
 
+/// Bits that are looked at for a unit of a script's work.
+const BITS_PER_WORK: usize = 16 * 8;
+
 /// BITCOUNT key [start end [BYTE|BIT]]
 fn count(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let Some(found) = string(view, args.db, args[0])? else { return Ok(Reply::Integer(0)) };
@@ -86,6 +89,7 @@ fn count(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         }
         _ => return Err(errors::SYNTAX),
     };
+    view.work.spend(range.len() / BITS_PER_WORK);
     Ok(Reply::Integer(masked(bytes, &range).map(|(_, bits, _)| i64::from(bits.count_ones())).sum()))
 }
 
@@ -113,6 +117,7 @@ fn position(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     if range.is_empty() {
         return Ok(Reply::Integer(-1));
     }
+    view.work.spend(range.len() / BITS_PER_WORK);
     let hit = masked(bytes, &range).find_map(|(first, bits, mask)| {
         let hits = if wanted { bits } else { !bits & mask };
         (hits != 0).then(|| first + hits.leading_zeros() as usize)

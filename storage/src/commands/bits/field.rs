@@ -178,7 +178,7 @@ fn change(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         return txn.look_and_tell(|view| look(view, args));
     };
     let (place, found) = typed::write(txn, args.db, args[0], Kind::String)?;
-    let mut bytes = grown(found.as_ref(), last);
+    let mut bytes = grown(txn, found.as_ref(), last)?;
     let mut replies = Vec::with_capacity(operations.len());
     for Operation { action, width, offset, overflow } in operations {
         let old = width.read(&bytes, offset);

@@ -10,7 +10,7 @@ pub(super) use single::COMMANDS;
 
 use super::number::parse_integer;
 use super::typed;
-use crate::machine::{Found, Kind, View};
+use crate::machine::{Found, Kind, Txn, View};
 use crate::reply::Reply;
 
 /// The longest string has so many bytes, as in Redis.
@@ -33,15 +33,20 @@ fn string<'v>(view: &View<'v>, db: u8, key: &[u8]) -> Result<Option<Found<'v>>, 
     typed::read(view, db, key, Kind::String)
 }
 
-/// The string with room for the bit at `last`.
-fn grown(found: Option<&Found<'_>>, last: u64) -> Vec<u8> {
+/// The string with room for the bit at `last`. A script that has no work left gets none.
+fn grown(txn: &Txn<'_>, found: Option<&Found<'_>>, last: u64) -> Result<Vec<u8>, Reply> {
     let mut bytes = found.map_or(Vec::new(), |found| found.body().to_vec());
     // The cast is exact: offsets are below 2^32.
     let length = (last >> 3) as usize + 1;
+    // Before there is room for it: it may be the largest string there is.
+    txn.work.copy(2 * length.max(bytes.len()));
+    if txn.work.is_over() {
+        return Err(Reply::Null);
+    }
     if bytes.len() < length {
         bytes.resize(length, 0);
     }
-    bytes
+    Ok(bytes)
 }
 
 fn bit_at(bytes: &[u8], offset: u64) -> bool {

@@ -54,7 +54,7 @@ fn set(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         _ => return Err(Reply::error("ERR bit is not an integer or out of range")),
     };
     let (place, found) = typed::write(txn, args.db, args[0], Kind::String)?;
-    let mut bytes = grown(found.as_ref(), offset);
+    let mut bytes = grown(txn, found.as_ref(), offset)?;
     let was_on = bit_at(&bytes, offset);
     // What stays as it is was not written, for WATCH.
     if was_on != on || found.is_none_or(|found| found.body().len() != bytes.len()) {
@@ -82,8 +82,16 @@ fn combine(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         let (place, found) = typed::write(txn, args.db, key, Kind::String)?;
         txn.notify_miss(&place);
         sources.push(found.map_or(Vec::new(), |found| found.body().to_vec()));
+        txn.work.copy(2 * sources.last().map_or(0, Vec::len));
+        if txn.work.is_over() {
+            return Ok(Reply::Null);
+        }
     }
     let length = sources.iter().map(Vec::len).max().unwrap_or(0);
+    txn.work.copy(length.saturating_mul(2 * sources.len()));
+    if txn.work.is_over() {
+        return Ok(Reply::Null);
+    }
     // Shorter ones count as if zeros followed.
     sources.iter_mut().for_each(|source| source.resize(length, 0));
     let mut sources = sources.into_iter();

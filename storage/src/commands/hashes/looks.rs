@@ -151,7 +151,7 @@ fn scan(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
             if !step.takes(hash) {
                 return ControlFlow::Break(());
             }
-            if step.wants(field) {
+            if step.wants(view, field) {
                 found.extend([Reply::bulk(field), bulk(value)]);
             }
             ControlFlow::Continue(())

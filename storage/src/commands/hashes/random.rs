@@ -19,6 +19,9 @@ const SMALL_MAX: u64 = 512;
 /// The most fields in one reply of a negative count.
 const REPEATS_MAX: u64 = 1_000_000;
 
+/// Work for one field that is picked.
+const PICK: usize = 20;
+
 /// HRANDFIELD key [count [WITHVALUES]]
 pub(super) fn fields(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     if args.len() == 1 {
@@ -67,7 +70,12 @@ fn repeated(hash: Seen<'_, '_>, count: u64) -> Vec<(Reply, Reply)> {
         [] => behind_random_place(hash),
         small => small.get(below(hash.view, small.len())).cloned(),
     };
-    (0..count).filter_map(pick).collect()
+    let work = &hash.view.work;
+    let goes_on = |_: &u64| {
+        work.spend(PICK);
+        !work.is_over()
+    };
+    (0..count).take_while(goes_on).filter_map(pick).collect()
 }
 
 /// So many different fields, or all.
@@ -75,7 +83,8 @@ fn different(hash: Seen<'_, '_>, count: u64) -> Vec<(Reply, Reply)> {
     // Picking at random gets slow when most of them are wanted.
     if hash.count > SMALL_MAX && count.saturating_mul(3) < hash.count {
         let mut found = BTreeMap::new();
-        while (found.len() as u64) < count {
+        while (found.len() as u64) < count && !hash.view.work.is_over() {
+            hash.view.work.spend(PICK);
             let Some((Reply::Bulk(field), value)) = behind_random_place(hash) else { break };
             found.insert(field, value);
         }

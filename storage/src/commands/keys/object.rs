@@ -28,7 +28,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         group: Group::Server,
         arity: Arity::AtLeast(1),
         keys: Keys::OfSubcommand,
-        differs: "USAGE and HELP only; USAGE counts rows.",
+        differs: "USAGE and HELP only; USAGE counts rows. A key whose time has passed has none; Redis counts it until it is removed.",
         handler: Handler::Read(|view, args| reply(memory(view, args))),
         ..CommandSpec::BASE
     },

@@ -1,9 +1,10 @@
 //! Going through the keys of a database.
 
 use crate::commands::args::is;
+use crate::commands::glob::{glob_matches, glob_work};
 use crate::commands::scanning::{Step, cursor};
 use crate::commands::spec::{Arity, CommandSpec, Flag, Handler, Keys};
-use crate::commands::{Args, glob_matches, reply};
+use crate::commands::{Args, reply};
 use crate::machine::View;
 use crate::reply::Reply;
 use std::ops::ControlFlow;
@@ -39,6 +40,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
 fn keys(view: &View<'_>, args: &Args<'_>) -> Reply {
     let mut found = Vec::new();
     view.each_key(args.db, 0, &mut |_, key, _| {
+        view.work.spend(glob_work(args[0], key));
         if glob_matches(args[0], key) {
             found.push(Reply::bulk(key));
         }
@@ -56,7 +58,7 @@ fn scan(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
             if !step.takes(hash) {
                 return ControlFlow::Break(());
             }
-            if step.kind.is_none_or(|kind| is(kind, header.kind.name())) && step.wants(key) {
+            if step.kind.is_none_or(|kind| is(kind, header.kind.name())) && step.wants(view, key) {
                 found.push(Reply::bulk(key));
             }
             ControlFlow::Continue(())

@@ -117,6 +117,9 @@ impl<'a> Options<'a> {
             Some(pattern) => fetch(view, db, pattern, item),
             None => Some(item.clone()),
         };
+        let bytes: usize = items.iter().map(|item| item.len()).sum();
+        let rounds = items.len().max(2).ilog2() as usize;
+        view.work.spend(rounds * (items.len() + bytes / 512));
         let direct = |order: Ordering| if self.is_descending { order.reverse() } else { order };
         if self.is_alpha {
             items.sort_by_cached_key(|item| (weight(item).map(|weight| weight.to_vec()), item.to_vec()));
@@ -186,6 +189,10 @@ fn fetch(view: &View<'_>, db: u8, pattern: &[u8], item: &RowValue) -> Option<Row
     if pattern == b"#" {
         return Some(item.clone());
     }
+    view.work.spend(1 + (pattern.len() + item.len()) / 32);
+    if view.work.is_over() {
+        return None;
+    }
     let star = pattern.iter().position(|byte| *byte == b'*')?;
     let (before, after) = (&pattern[..star], &pattern[star + 1..]);
     let arrow = after.windows(2).position(|two| two == b"->").filter(|at| at + 2 < after.len());
@@ -194,11 +201,13 @@ fn fetch(view: &View<'_>, db: u8, pattern: &[u8], item: &RowValue) -> Option<Row
         None => (after, None),
     };
     let found = view.find(db, &[before, item, after].concat())?;
-    match field {
+    let value = match field {
         Some(field) if found.header.kind == Kind::Hash => hashes::value_of(view, &found, field),
         None if found.header.kind == Kind::String => Some(RowValue::from(found.to_bytes())),
         _ => None,
-    }
+    }?;
+    view.work.copy(value.len());
+    Some(value)
 }
 
 fn as_reply(values: Vec<Option<RowValue>>) -> Reply {

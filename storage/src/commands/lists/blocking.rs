@@ -9,7 +9,7 @@ use crate::commands::extended::{Extended, Parsed};
 use crate::commands::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use crate::commands::{Args, bulk, errors, reply, typed};
 use crate::machine::waits::{Wait, WaitFor};
-use crate::machine::{Kind, Txn, encode_command};
+use crate::machine::{Kind, Txn, Undo, encode_command};
 use crate::reply::Reply;
 use crate::row::RowValue;
 
@@ -116,7 +116,7 @@ fn undo_pop(txn: &mut Txn<'_>, db: u8, key: &[u8], end: End, values: &[RowValue]
     let push = if end == End::Left { &b"LPUSH"[..] } else { b"RPUSH" };
     let mut command = vec![push, key];
     command.extend(values.iter().rev().map(RowValue::as_slice));
-    txn.undo_with(encode_command(db, &command));
+    txn.undo_with(|| Undo::Command(encode_command(db, &command)));
 }
 
 /// BLPOP key [key …] timeout

@@ -1,15 +1,16 @@
 //! LOCK.ACQUIRE: who gets a lock, and who waits.
 
-use super::{number, ttl};
+use super::ttl;
 use crate::commands::args::is;
 use crate::commands::number::integer;
 use crate::commands::sessions::live_session;
 use crate::commands::{Args, errors};
 use crate::machine::locks::{Hold, Lock};
 use crate::machine::waits::{Wait, WaitFor};
-use crate::machine::{Place, Stamp, Txn, encode_command};
+use crate::machine::{Place, Stamp, Txn, Undo};
 use crate::planted::{self, Bug};
-use crate::reply::Reply;
+use crate::reply::{Granted, Reply};
+use crate::row::SmallBytes;
 
 /// Holders that one lock can have, at most; more have to wait. They are all in one row.
 const SHARED_MAX: usize = 4_096;
@@ -71,8 +72,8 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
         text => Some(ttl(text, stamp.at_ms, "lock.acquire")?),
     };
     let (place, lock) = txn.lock(args.db, args[0])?;
-    let mut lock = lock.unwrap_or(Lock { is_shared: ask.is_shared, holds: Vec::new() });
-    let mine = lock.holds.iter().position(|hold| hold.owner == ask.owner && hold.is_held(stamp.at_ms));
+    let mut lock = lock.unwrap_or_else(|| Lock { is_shared: ask.is_shared, holds: Vec::new() });
+    let mine = lock.holds.iter().position(|hold| *hold.owner == *ask.owner && hold.is_held(stamp.at_ms));
     if let Some(index) = mine {
         return again(txn, args, &ask, (ttl_ms, session), (&place, lock, index));
     }
@@ -96,7 +97,7 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
     let (caller, client) = txn.sender();
     let hold = Hold {
         token: txn.next_token(),
-        owner: ask.owner.to_vec(),
+        owner: SmallBytes::new(ask.owner),
         count: 1,
         since_ms: stamp.at_ms,
         deadline_ms: ttl_ms.map(|ttl_ms| stamp.at_ms + ttl_ms),
@@ -105,14 +106,19 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
         caller,
         client: client.id,
         address: client.address,
-        data: ask.data.to_vec(),
+        data: SmallBytes::new(ask.data),
         is_over: false,
     };
     txn.tell_lock(args.db, args[0], &hold, None);
-    lock.holds.push(hold);
-    txn.put_lock(&place, &lock);
+    let reply = granted(txn, args, lock.is_shared, &hold);
+    if lock.holds.is_empty() {
+        txn.put_first(&place, lock.is_shared, &hold);
+    } else {
+        lock.holds.push(hold);
+        txn.put_lock(&place, &lock);
+    }
     txn.bind(session, &place);
-    Ok(granted(txn, args, &lock, lock.holds.len() - 1))
+    Ok(reply)
 }
 
 /// The same owner once more.
@@ -139,23 +145,17 @@ fn again(
     // A hold never becomes shorter by asking once more.
     hold.deadline_ms = hold.deadline_ms.zip(until_ms).map(|(before_ms, until_ms)| before_ms.max(until_ms));
     txn.put_lock(place, &lock);
-    Ok(granted(txn, args, &lock, index))
+    Ok(granted(txn, args, lock.is_shared, &lock.holds[index]))
 }
 
-fn granted(txn: &mut Txn<'_>, args: &Args<'_>, lock: &Lock, index: usize) -> Reply {
-    let hold = &lock.holds[index];
-    let token = hold.token.to_string();
-    txn.undo_with(encode_command(args.db, &[b"LOCK.RELEASE", args[0], token.as_bytes()]));
-    let left = hold.deadline_ms.map_or(Reply::Integer(-1), |ms| number(ms.saturating_sub(txn.stamp.at_ms)));
-    let text = |text: &str| Reply::bulk(text.as_bytes());
-    let resp2 = Reply::Array(vec![number(hold.token), left.clone()]);
-    let resp3 = Reply::Map(vec![
-        (text("token"), number(hold.token)),
-        (text("ttl"), left),
-        (text("mode"), text(mode(lock))),
-        (text("count"), number(hold.count)),
-    ]);
-    Reply::Either(Box::new(resp2), Box::new(resp3))
+fn granted(txn: &mut Txn<'_>, args: &Args<'_>, is_shared: bool, hold: &Hold) -> Reply {
+    txn.undo_with(|| Undo::Release { db: args.db, key: SmallBytes::new(args[0]), token: hold.token });
+    Reply::Granted(Granted {
+        token: hold.token,
+        left_ms: hold.deadline_ms.map(|ms| ms.saturating_sub(txn.stamp.at_ms)),
+        is_shared,
+        count: hold.count,
+    })
 }
 
 /// As it is told to clients.

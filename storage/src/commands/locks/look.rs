@@ -3,8 +3,9 @@
 use super::acquire::{Ask, mode};
 use super::{number, token};
 use crate::commands::args::is;
+use crate::commands::glob::{glob_matches, glob_work};
 use crate::commands::number::integer;
-use crate::commands::{Args, errors, glob_matches};
+use crate::commands::{Args, errors};
 use crate::machine::locks::Hold;
 use crate::machine::waits::WaitFor;
 use crate::machine::{Kind, View};
@@ -126,6 +127,7 @@ pub(super) fn list(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
             Only::Held => holders > 0,
             Only::Waited => waiters > 0,
         };
+        view.work.spend(glob_work(pattern, key));
         if is_wanted && glob_matches(pattern, key) {
             let mode = if holders == 0 { "free" } else { lock.as_ref().map_or("free", mode) };
             let row = Reply::Map(vec![

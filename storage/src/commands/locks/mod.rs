@@ -43,7 +43,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Gives a lock back; replies with the number of holds that are left.",
         arity: Arity::Exactly(2),
         flags: &[Flag::Fast],
-        handler: Handler::Write(|txn, stamp, args| release(txn, stamp, args).unwrap_or_else(|error| error)),
+        handler: Handler::Write(|txn, _, args| release(txn, args).unwrap_or_else(|error| error)),
         ..LOCK
     },
     CommandSpec {
@@ -59,7 +59,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Runs a command only if a token still holds a lock.",
         arity: Arity::AtLeast(3),
         flags: &[Flag::Grows],
-        handler: Handler::Write(|txn, stamp, args| run(txn, stamp, args).unwrap_or_else(|error| error)),
+        handler: Handler::Write(|txn, _, args| run(txn, args).unwrap_or_else(|error| error)),
         ..LOCK
     },
     CommandSpec {
@@ -124,41 +124,37 @@ fn lost(key: &[u8], token: u64, lock: Option<&Lock>, last: Option<&Ended>, now_m
     Reply::Error([b"LOCKLOST key '", errors::as_line(key), start.as_bytes(), &why, b")"].concat().into())
 }
 
+/// The lock, and the position of the token's hold; LOCKLOST if it has none.
+fn held(txn: &Txn<'_>, args: &Args<'_>, token: u64, lock: Option<Lock>) -> Result<(Lock, usize), Reply> {
+    let now_ms = txn.stamp.at_ms;
+    let index = lock.as_ref().and_then(|lock| lock.position(token, now_ms));
+    match (lock, index) {
+        (Some(lock), Some(index)) => Ok((lock, index)),
+        (lock, _) => {
+            let last = txn.last_end(args.db, args[0]);
+            Err(lost(args[0], token, lock.as_ref(), last.as_ref(), now_ms))
+        }
+    }
+}
+
 /// LOCK.RENEW key token ttl-ms
 fn renew(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
     let (token, ttl_ms) = (token(args[1])?, ttl(args[2], stamp.at_ms, "lock.renew")?);
     let (place, lock) = txn.lock(args.db, args[0])?;
-    let Some((mut lock, index)) =
-        lock.as_ref().and_then(|lock| Some((lock.clone(), lock.position(token, stamp.at_ms)?)))
-    else {
-        return Err(lost(
-            args[0],
-            token,
-            lock.as_ref(),
-            txn.last_end(args.db, args[0]).as_ref(),
-            stamp.at_ms,
-        ));
-    };
+    let (mut lock, index) = held(txn, args, token, lock)?;
     lock.holds[index].deadline_ms = Some(stamp.at_ms + ttl_ms);
     txn.put_lock(&place, &lock);
     Ok(number(ttl_ms))
 }
 
 /// LOCK.RELEASE key token
-fn release(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
+fn release(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let token = token(args[1])?;
+    if txn.release_only(args.db, args[0], token) {
+        return Ok(number(0));
+    }
     let (place, lock) = txn.lock(args.db, args[0])?;
-    let Some((mut lock, index)) =
-        lock.as_ref().and_then(|lock| Some((lock.clone(), lock.position(token, stamp.at_ms)?)))
-    else {
-        return Err(lost(
-            args[0],
-            token,
-            lock.as_ref(),
-            txn.last_end(args.db, args[0]).as_ref(),
-            stamp.at_ms,
-        ));
-    };
+    let (mut lock, index) = held(txn, args, token, lock)?;
     let hold = &mut lock.holds[index];
     hold.count = hold.count.saturating_sub(1);
     let left = hold.count;
@@ -171,18 +167,10 @@ fn release(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, R
 }
 
 /// LOCK.DO key token command [arg …]
-fn run(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
+fn run(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let token = token(args[1])?;
     let (_, lock) = txn.lock(args.db, args[0])?;
-    if lock.as_ref().and_then(|lock| lock.position(token, stamp.at_ms)).is_none() {
-        return Err(lost(
-            args[0],
-            token,
-            lock.as_ref(),
-            txn.last_end(args.db, args[0]).as_ref(),
-            stamp.at_ms,
-        ));
-    }
+    held(txn, args, token, lock)?;
     let command = &args.all()[2..];
     if super::lookup(command[0]).is_none() {
         return Err(super::unknown_command(command[0], &command[1..]));

@@ -2,3 +2,4 @@
 
 mod examples;
 mod twin;
+mod young;

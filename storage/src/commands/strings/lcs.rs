@@ -22,6 +22,9 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[CommandSpec {
 /// The most cells of the table.
 const CELLS_MAX: usize = 16 << 20;
 
+/// Cells for a unit of a script's work.
+const CELLS_PER_WORK: usize = 8;
+
 #[derive(Default)]
 struct Options {
     wants_length: bool,
@@ -105,7 +108,10 @@ fn lcs(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         Some(found) if found.header.kind != Kind::String => {
             Err(Reply::error("ERR The specified keys must contain string values"))
         }
-        found => Ok(found.map_or(Vec::new(), |found| found.body().to_vec())),
+        found => {
+            view.work.copy(found.as_ref().map_or(0, |found| found.body().len()));
+            Ok(found.map_or(Vec::new(), |found| found.body().to_vec()))
+        }
     };
     // Both are looked at before either is refused, as Redis does.
     let (a, b) = (find(args[0]), find(args[1]));
@@ -115,6 +121,10 @@ fn lcs(view: &View<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
         return Err(Reply::error(
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
         ));
+    }
+    view.work.spend((a.len() + 1) * (b.len() + 1) / CELLS_PER_WORK);
+    if view.work.is_over() {
+        return Ok(Reply::Null);
     }
     let table = Table::new(&a, &b);
     let length = Reply::Integer(table.at(a.len(), b.len()).into());

@@ -88,6 +88,11 @@ fn setrange(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     }
     let end =
         offset.checked_add(patch.len()).filter(|end| *end <= STRING_BYTES_MAX).ok_or(errors::TOO_LONG)?;
+    // Before there is room for it: it may be the largest string there is.
+    txn.work.copy(2 * end.max(old.len()));
+    if txn.work.is_over() {
+        return Ok(Reply::Null);
+    }
     let mut new = Vec::with_capacity(end.max(old.len()));
     new.extend_from_slice(&old[..offset.min(old.len())]);
     new.resize(offset, 0);

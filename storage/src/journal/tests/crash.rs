@@ -223,8 +223,8 @@ fn survivals(operations: usize, seeds: u64) -> Vec<Survival> {
 
 #[test]
 fn a_crash_at_any_operation_leaves_a_correct_state() {
-    for seed in [42, 43] {
-        crash_at_each_operation(seed);
+    for (seed, is_direct) in [(42, false), (43, true)] {
+        crash_at_each_operation(seed, is_direct);
     }
 }
 
@@ -265,7 +265,8 @@ fn a_disk_that_is_full_at_any_operation_delays_and_harms_nothing() {
                 }
                 _ => Fault::Error(std::io::ErrorKind::StorageFull),
             }
-        });
+        })
+        .direct(full_at % 4 < 2);
         let (mut journal, _) = open_on(disk.clone(), options(directory.path(), SEGMENT_BYTES)).unwrap();
         armed.store(true, Ordering::SeqCst);
         let steps = host(&disk, &mut journal, Vec::new(), &mut Random(42));
@@ -300,9 +301,9 @@ fn crash_somewhere(log: &[Operation], steps: &[Step], seed: u64, context: &str) 
     }
 }
 
-fn crash_at_each_operation(seed: u64) {
+fn crash_at_each_operation(seed: u64, is_direct: bool) {
     let directory = temporary_directory();
-    let disk = TestDisk::new();
+    let disk = TestDisk::new().direct(is_direct);
     let (mut journal, _) = open_on(disk.clone(), options(directory.path(), SEGMENT_BYTES)).unwrap();
     let steps = host(&disk, &mut journal, Vec::new(), &mut Random(seed));
     drop(journal);
@@ -322,7 +323,7 @@ fn crash_at_each_operation(seed: u64) {
             let context = format!("seed {seed}: {operations} of {} operations, {survival:?}", log.len());
             let files = model.crash(survival);
             let copy = restore(&files);
-            let second_disk = TestDisk::new();
+            let second_disk = TestDisk::new().direct(is_direct);
             let (mut journal, found) = open_on(second_disk.clone(), options(copy.path(), SEGMENT_BYTES))
                 .unwrap_or_else(|error| panic!("{context}: {error}"));
             check(&steps, operations, &found, &context);

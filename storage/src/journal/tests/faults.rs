@@ -28,9 +28,11 @@ fn is_segment_write(operation: &Operation) -> bool {
 
 #[test]
 fn a_failed_write_or_sync_poisons_for_good() {
-    for hit in [Operation::is_segment_sync as fn(&Operation) -> bool, is_segment_write] {
+    let hits = [Operation::is_segment_sync as fn(&Operation) -> bool, is_segment_write];
+    for (hit, is_direct) in hits.into_iter().flat_map(|hit| [(hit, false), (hit, true)]) {
         let directory = tempfile::tempdir().unwrap();
         let (disk, failing) = failing_disk(ErrorKind::Other, hit);
+        let disk = disk.direct(is_direct);
         let (mut journal, _) = open_on(disk.clone(), options(directory.path(), 4096)).unwrap();
         append(&mut journal, &records(0, &[10])).result.unwrap();
         failing.store(true, Ordering::SeqCst);

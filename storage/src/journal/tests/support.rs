@@ -45,7 +45,12 @@ type FaultFunction = Box<dyn FnMut(&Operation) -> Fault + Send>;
 pub(super) struct TestDisk {
     log: Mutex<Vec<Operation>>,
     fault: Mutex<FaultFunction>,
+    /// Whether segments are written past the page cache: a write and a sync in one call.
+    is_direct: bool,
 }
+
+/// Small, so that small segments have several.
+const BLOCK_BYTES: usize = 64;
 
 impl TestDisk {
     pub(super) fn new() -> Arc<TestDisk> {
@@ -53,7 +58,13 @@ impl TestDisk {
     }
 
     pub(super) fn with_fault(fault: impl FnMut(&Operation) -> Fault + Send + 'static) -> Arc<TestDisk> {
-        Arc::new(TestDisk { log: Mutex::default(), fault: Mutex::new(Box::new(fault)) })
+        Arc::new(TestDisk { log: Mutex::default(), fault: Mutex::new(Box::new(fault)), is_direct: false })
+    }
+
+    /// The same disk, with writes past the page cache or without.
+    pub(super) fn direct(self: Arc<TestDisk>, is_direct: bool) -> Arc<TestDisk> {
+        let disk = Arc::into_inner(self).unwrap();
+        Arc::new(TestDisk { is_direct, ..disk })
     }
 
     pub(super) fn log(&self) -> Vec<Operation> {
@@ -101,6 +112,20 @@ impl Disk for TestDisk {
     }
     fn sync(&self, _file: &File, path: &Path) -> io::Result<()> {
         self.perform(Operation::Sync(name(path)), || Ok(()))
+    }
+    fn open_direct(&self, path: &Path) -> Option<(File, usize)> {
+        let file = File::options().write(true).open(path).unwrap();
+        self.is_direct.then_some((file, BLOCK_BYTES))
+    }
+    fn write_durably(&self, file: &File, path: &Path, blocks: &[u8], offset: u64) -> io::Result<usize> {
+        let at = blocks.as_ptr() as usize;
+        assert!([at, blocks.len(), offset as usize].iter().all(|place| place.is_multiple_of(BLOCK_BYTES)));
+        let written = self.write_at(file, path, blocks, offset)? / BLOCK_BYTES * BLOCK_BYTES;
+        if written == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.sync(file, path)?;
+        Ok(written)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.perform(Operation::Rename(name(from), name(to)), || SystemDisk.rename(from, to))

@@ -110,6 +110,7 @@ impl Lab {
         let meta = &self.machine.meta;
         let mut expected_deadlines = Vec::new();
         let mut expected_locks = Vec::new();
+        let mut young = Vec::new();
         for database in &meta.databases {
             let (mut keys, mut expiring) = (0, 0);
             for (row, value) in rows_in(&self.machine.store, &layout::keys_from(database.generation, 0)) {
@@ -117,12 +118,18 @@ impl Lab {
                 let row = row.borrow();
                 assert_eq!(row.second(), layout::key_hash(row.tail()));
                 keys += 1;
-                if header.kind == layout::Kind::Lock {
-                    expected_locks.push((database.generation, row.tail().to_vec()));
-                }
                 self.check_members(&header, &value);
-                if let Some(deadline_ms) = header.deadline_ms {
-                    expiring += 1;
+                expiring += u64::from(header.deadline_ms.is_some());
+                if header.is_young {
+                    assert_eq!(header.kind, layout::Kind::Lock);
+                    young.push((header, database.generation, row.tail().to_vec()));
+                } else if header.kind == layout::Kind::Lock {
+                    expected_locks.push(layout::lock_row(
+                        header.deadline_ms,
+                        database.generation,
+                        row.tail(),
+                    ));
+                } else if let Some(deadline_ms) = header.deadline_ms {
                     let row =
                         layout::deadline_row(deadline_ms, database.generation, row.second(), row.tail());
                     expected_deadlines.push(row);
@@ -130,13 +137,19 @@ impl Lab {
             }
             assert_eq!((database.keys, database.expiring), (keys, expiring), "D2");
         }
+        let pages = rows_in(&self.machine.store, &layout::pages());
+        for (header, generation, key) in young {
+            let names_it = |(row, page): &&(RowKey, RowValue)| {
+                let (due_ms, slot) = layout::parse_page(row.borrow()).unwrap();
+                slot == header.version
+                    && header.deadline_ms.is_none_or(|deadline_ms| due_ms < deadline_ms)
+                    && crate::machine::locks::names(page).any(|name| name == (generation, &key[..]))
+            };
+            assert_eq!(pages.iter().filter(names_it).count(), 1, "T5: {}", key.escape_ascii());
+        }
         expected_locks.sort();
         let locks = rows_in(&self.machine.store, &RowRange::prefix(&[layout::LOCKS])).into_iter();
-        let mut locks: Vec<_> = locks
-            .map(|(row, _)| (row.borrow().first() & layout::ID_MAX, row.borrow().tail().to_vec()))
-            .collect();
-        locks.sort();
-        assert_eq!(locks, expected_locks, "T4");
+        assert_eq!(locks.map(|(row, _)| row).collect::<Vec<_>>(), expected_locks, "T4");
         expected_deadlines.sort();
         let is_live = |row: &RowKey| {
             let (_, generation, ..) = layout::parse_deadline(row.borrow()).unwrap();
@@ -186,7 +199,7 @@ pub(crate) fn show(reply: &Reply) -> String {
         Reply::Null => "nil".into(),
         Reply::NullArray => "nil*".into(),
         Reply::Waiting(_) => "waiting".into(),
-        Reply::Either(resp2, _) => show(resp2),
+        Reply::Granted(granted) => show(&Reply::Array(granted.pair().map(Reply::Integer).to_vec())),
         Reply::Array(items) => list(items),
         Reply::Map(pairs) => format!("{{{}}}", pairs_as_text(pairs)),
         Reply::Pairs(pairs) => format!("<{}>", pairs_as_text(pairs)),

@@ -95,3 +95,27 @@ fn tokens_only_grow() {
     assert_eq!(grant(&mut lab), 3);
     assert_eq!(lab.machine.view(0).meta().tokens, 3);
 }
+
+/// A lock leaves its version where it leaves how its last hold ended, or, if only a delay kept it, where other keys do.
+#[test]
+fn a_lock_that_came_and_went_is_noticed() {
+    for ends in
+        [&["LOCK.RELEASE a 1"][..], &["DEL a"], &["LOCK.REVOKE a"], &["+150"], &["+60", "LOCK.REVOKE a"]]
+    {
+        let mut lab = Lab::new();
+        let before = version(&lab, "a");
+        lab.say("LOCK.ACQUIRE a owner 50 DELAY 50");
+        for end in ends {
+            match end.strip_prefix('+') {
+                Some(ms) => lab.pass(ms.parse().unwrap()),
+                None => drop(lab.say(end)),
+            }
+        }
+        let after = version(&lab, "a");
+        assert_eq!(lab.say("EXISTS a"), "0", "{ends:?}");
+        assert!(after > before, "{ends:?}");
+        lab.say("LOCK.ACQUIRE a owner 50");
+        lab.say("LOCK.RELEASE a 2");
+        assert!(version(&lab, "a") > after, "{ends:?}: a second time");
+    }
+}

@@ -16,7 +16,7 @@
 //! ```text
 //! fn blpop(txn, stamp, args) -> Reply {
 //!     for key in keys { if let Some(item) = pop(txn, key) {
-//!         txn.undo_with(encode_command(db, &["LPUSH", key, item]));   // if the reply cannot be delivered any more
+//!         txn.undo_with(|| Undo::Command(encode_command(db, &["LPUSH", key, item])));   // if the reply cannot be delivered any more
 //!         return reply(key, item);
 //!     } }
 //!     txn.wait(Wait { waits_for: WaitFor::List, db, keys: &keys, timeout_ms, on_timeout: Reply::NullArray, lets_pass: false })
@@ -50,14 +50,13 @@ pub(crate) use look::{is_waiting, waiting_nodes};
 pub(crate) use rows::{Timer, WaitRow};
 pub(crate) use run::Run;
 
-use super::events::{Caller, Event};
+use super::events::{Caller, Event, Undo};
 use super::payload;
 use super::txn::Txn;
 use crate::planted::{self, Bug};
 use crate::reply::Reply;
-use crate::row::{RowKeyRef, RowValue};
+use crate::row::{RowKeyRef, RowValue, SmallBytes};
 use crate::store::{Order, Rows};
-use bytes::Bytes;
 use std::ops::ControlFlow;
 
 /// What somebody waits for. The numbers are stored.
@@ -107,7 +106,7 @@ pub struct Client {
     /// Its number on the caller's node.
     pub id: u64,
     /// Where it comes from.
-    pub address: Vec<u8>,
+    pub address: SmallBytes,
 }
 
 /// Told to those whose node was not heard of, or lost its memory.
@@ -117,9 +116,15 @@ const CUT_OFF: Reply = Reply::error(
 const UNBLOCKED: Reply = Reply::error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
 
 impl<'m> Txn<'m> {
-    /// Says whose command this transaction is.
-    pub(crate) fn set_caller(&mut self, caller: Caller, client: Client, payload: &'m [u8]) {
-        self.run = Run { caller, client, payload, ..Run::default() };
+    /// Says whose command this transaction is, and gives it room for what it says.
+    pub(crate) fn set_caller(
+        &mut self,
+        caller: Caller,
+        client: Client,
+        payload: &'m [u8],
+        events: Vec<Event>,
+    ) {
+        self.run = Run { caller, client, payload, events, ..Run::default() };
     }
 
     /// Says over which connection a command inside a transaction came.
@@ -204,10 +209,11 @@ impl<'m> Txn<'m> {
         found
     }
 
-    /// Gives the command that undoes this one, for the case that its reply cannot be delivered.
-    pub fn undo_with(&mut self, undo: Bytes) {
-        if self.run.depth == 1 && self.run.caller != Caller::NOBODY {
-            self.run.undo = Some(undo);
+    /// Says how this command is undone, for the case that its reply cannot be delivered. Asked only where the reply will be.
+    pub fn undo_with(&mut self, undo: impl FnOnce() -> Undo) {
+        let caller = self.run.caller;
+        if self.run.depth == 1 && caller != Caller::NOBODY && self.interest.is_mine(caller) {
+            self.run.undo = Some(undo());
         }
     }
 
@@ -324,7 +330,7 @@ impl<'m> Txn<'m> {
     }
 
     /// P1, P4: takes all rows of a wait away, and tells its caller.
-    fn end_wait(&mut self, wait: &WaitRow, reply: Reply, undo: Option<Bytes>) {
+    fn end_wait(&mut self, wait: &WaitRow, reply: Reply, undo: Option<Undo>) {
         if planted::has(Bug::ServedTwice) && undo.is_some() {
             self.run.events.push(Event::Served { caller: wait.caller, reply, undo });
             return;

@@ -1,7 +1,7 @@
 //! Whose command a transaction runs, and what it leaves to do and to say.
 
-use super::super::events::{Caller, Event};
-use super::super::locks::End;
+use super::super::events::{Caller, Event, Undo};
+use super::super::locks::Taken;
 use super::Client;
 use crate::reply::Reply;
 use bytes::Bytes;
@@ -25,14 +25,14 @@ pub(crate) struct Run<'m> {
     pub(super) touched: VecDeque<(u8, Vec<u8>)>,
     /// Databases, as bits, all of whose keys were.
     pub(super) touched_databases: u16,
-    pub(super) undo: Option<Bytes>,
-    /// How the holds of a lock that is about to be removed end.
-    pub(crate) ending: Option<End>,
+    pub(super) undo: Option<Undo>,
     /// Something that no command may do was tried: the reply in its place.
     pub(crate) refusal: Option<Reply>,
     /// What the command did stays done although its reply is an error: a script that failed half-way.
     pub(crate) keeps: bool,
     pub(crate) events: Vec<Event>,
+    /// Locks that it took, and that are young.
+    pub(crate) taken: Vec<Taken>,
     /// Keys that were looked for in vain, if somebody wants to know; told also if the command fails.
     pub(crate) missed: Vec<(u8, Bytes)>,
 }
@@ -41,6 +41,7 @@ pub(crate) struct Run<'m> {
 pub(crate) struct Left {
     touched: VecDeque<(u8, Vec<u8>)>,
     touched_databases: u16,
+    taken: Vec<Taken>,
 }
 
 impl<'m> Run<'m> {
@@ -60,13 +61,15 @@ impl<'m> Run<'m> {
     /// What such a command leaves at its end.
     pub(crate) fn leave(&mut self) -> Left {
         let touched = std::mem::take(&mut self.touched);
-        Left { touched, touched_databases: self.touched_databases }
+        let taken = std::mem::take(&mut self.taken);
+        Left { touched, touched_databases: self.touched_databases, taken }
     }
 
     /// Takes it over, with what the command said.
     pub(crate) fn take_over(&mut self, left: Left, events: Vec<Event>) {
         self.touched.extend(left.touched);
         self.touched_databases |= left.touched_databases;
+        self.taken.extend(left.taken);
         self.events.extend(events);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::commands::{forget_waits, unwait};
 use crate::machine::tests::support::{Lab, show};
-use crate::machine::{Caller, Event, Machine, Stamp, encode_command};
+use crate::machine::{Caller, Event, Machine, Stamp, Undo, encode_command};
 use crate::reply::Reply;
 use crate::store::{MemoryStore, Rows};
 use bytes::Bytes;
@@ -151,8 +151,8 @@ fn a_reply_that_cannot_be_delivered_can_be_undone() {
     let direct = lab.machine.take_events();
     let undo = |events: &[Event]| -> Option<Bytes> {
         events.iter().find_map(|event| match event {
-            Event::Undo { undo, .. } => Some(undo.clone()),
-            Event::Served { undo, .. } => undo.clone(),
+            Event::Undo { undo, .. } => Some(undo.command()),
+            Event::Served { undo, .. } => undo.as_ref().map(Undo::command),
             _ => None,
         })
     };

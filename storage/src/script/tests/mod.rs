@@ -1,10 +1,13 @@
 //! Scripts on machines: what runs away stops everywhere at the same point, and nothing of it is done.
 
+mod commands;
+mod inside;
 mod random;
 mod runaway;
 
 use crate::machine::tests::support::Lab;
 use crate::reply::Reply;
+use std::time::Duration;
 
 /// Runs a script, and gives its reply.
 fn eval(lab: &mut Lab, source: &str, keys_and_args: &[&str]) -> Reply {
@@ -23,6 +26,12 @@ fn text(reply: &Reply) -> String {
     }
 }
 
+/// The time that this thread has had a processor, to be printed; nothing where the system does not tell.
+fn cpu_time() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(told.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0))
+}
+
 #[test]
 fn a_script_reads_and_writes() {
     let mut lab = Lab::new();
@@ -33,6 +42,17 @@ fn a_script_reads_and_writes() {
     assert_eq!(lab.say("GET k"), "\"x\"");
     assert_eq!(eval(&mut lab, "return 1 + 1", &[]), Reply::Integer(2));
     assert_eq!(text(&eval(&mut lab, "return redis.call('get', KEYS[1])", &["k"])), "x");
+}
+
+#[test]
+fn a_script_selects_a_database_as_a_client_does() {
+    let mut lab = Lab::new();
+    let said =
+        |lab: &mut Lab, db: &str| text(&eval(lab, &format!("return redis.pcall('select', '{db}')"), &[]));
+    assert_eq!(said(&mut lab, "1"), "OK");
+    assert_eq!(said(&mut lab, "16"), "ERR DB index is out of range");
+    assert!(said(&mut lab, "-2147483649").starts_with("ERR value is out of range, value must between"));
+    assert!(said(&mut lab, "x").starts_with("ERR value is not an integer"));
 }
 
 #[test]

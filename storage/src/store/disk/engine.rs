@@ -9,6 +9,7 @@
 
 use super::Attachment;
 use super::cursor::Cursor;
+use super::mend::mend;
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
 use crate::store::tree::Tree;
 use crate::store::{Order, StoreError};
@@ -44,6 +45,7 @@ pub(super) struct Engine {
     rows: Keyspace,
     database: Database,
     cache_bytes: u64,
+    cut_bytes: u64,
     place: Place,
 }
 
@@ -63,9 +65,10 @@ impl Drop for Place {
 }
 
 impl Engine {
-    /// Opens a database that is there.
+    /// Opens a database that is there, after what a loss of power left half of was cut off.
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Engine, StoreError> {
-        Self::at(path, cache_bytes, true)
+        let cut_bytes = mend(path)?;
+        Ok(Engine { cut_bytes, ..Self::at(path, cache_bytes, true)? })
     }
 
     /// Makes a new one. It goes when it is dropped, unless it is kept.
@@ -97,7 +100,12 @@ impl Engine {
             KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES).with_kv_separation(Some(apart))
         };
         let rows = database.keyspace("rows", options).map_err(failed)?;
-        Ok(Engine { rows, database, cache_bytes, place })
+        Ok(Engine { rows, database, cache_bytes, cut_bytes: 0, place })
+    }
+
+    /// How much was cut off its journal when it was opened.
+    pub(super) fn cut_bytes(&self) -> u64 {
+        self.cut_bytes
     }
 
     pub(super) fn cache_bytes(&self) -> u64 {

@@ -7,18 +7,23 @@
 //!
 //! The journal of the node is what makes writes durable, so rows may reach the engine late. A *layer* is a tree in memory of rows that were
 //! changed or removed. The host seals the active layer at a slot boundary together with an *attachment* (what consensus knows at that slot), and a thread
-//! of its own gives each layer to the engine as one atomic batch: an engine's commit may sleep for a second, and the node must not.
+//! of its own gives each layer to the engine as one atomic batch: an engine's commit may sleep for a second, and the node must not. It never waits for the engine while it
+//! applies: it asks for room ([`DiskStore::has_room`]), and applies nothing more until there is some. That is what bounds the layers.
 //!
 //! * D1: the engine holds the rows of exactly one slot boundary, and that boundary's attachment, also after a crash: both are in one keyspace and one batch.
 //! * D2: a layer is dropped only after the engine has it. In between both have it, which changes nothing: it holds whole rows.
 //! * D3: `durable` names a boundary only after the engine was synced: the journal may forget what is below it.
+//!   After a loss of power the engine is opened at that boundary or a later one (`mend`).
 //! * D4: other rows take the place of all rows by the rename of one small file (`home`); a crash leaves the old ones or the new ones.
 
 mod cursor;
 mod engine;
 mod floors;
 mod home;
+mod mend;
 mod merge;
+#[cfg(test)]
+mod power;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -35,12 +40,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use writer::{Job, PATIENCE, Writer};
 
 /// A layer is worth an engine's batch when it is about this large.
 const LAYER_BYTES: usize = 4 << 20;
-/// Sealed layers that may wait for the engine; at half of it writers are slowed down, at the end they wait.
-const SEALED_MAX: usize = 8;
+/// Sealed layers that may wait for the engine; then nothing more should be applied.
+const SEALED_MAX: usize = 4;
 /// What a row costs in memory besides its bytes.
 const ROW_BYTES: usize = 96;
 
@@ -88,13 +94,20 @@ pub struct Workshop {
     home: Home,
     cache_bytes: u64,
     wake: Arc<dyn Fn() + Send + Sync>,
+    delay: fn() -> Duration,
 }
 
 impl Workshop {
-    /// For the store in `directory`. `wake` is called when a sealed layer has become durable, or cannot.
+    /// For the store in `directory`. `wake` is called when a sealed layer has become durable, or cannot, and when there is room again.
     #[must_use]
     pub fn new(directory: &Path, cache_bytes: u64, wake: Arc<dyn Fn() + Send + Sync>) -> Workshop {
-        Workshop { home: Home::new(directory), cache_bytes, wake }
+        Workshop { home: Home::new(directory), cache_bytes, wake, delay: || Duration::ZERO }
+    }
+
+    /// The engine needs so much longer for each layer, for tests: as a slow disk would.
+    #[must_use]
+    pub fn delayed_by(self, delay: fn() -> Duration) -> Workshop {
+        Workshop { delay, ..self }
     }
 
     /// Opens the store, if there is one, with the attachment of the boundary that it stands at.
@@ -166,7 +179,9 @@ impl DiskStore {
     fn around(workshop: &Workshop, engine: Engine) -> Result<DiskStore, StoreError> {
         let engine = Arc::new(engine);
         let theirs = engine.clone();
+        let delay = workshop.delay;
         let put = move |Job { rows, attachment, is_synced }: Job| {
+            std::thread::sleep(delay());
             theirs.commit(&rows, &attachment)?;
             drop(rows);
             if is_synced { theirs.sync() } else { Ok(()) }
@@ -184,22 +199,39 @@ impl DiskStore {
         })
     }
 
+    /// How many bytes of the engine's journal were cut off when it was opened, because a loss of power had left only parts of them. The node's journal has what they said.
+    #[must_use]
+    pub fn cut_bytes(&self) -> u64 {
+        self.engine.cut_bytes()
+    }
+
     /// Whether so much has changed that the active layer should be sealed.
     #[must_use]
     pub fn is_seal_due(&self) -> bool {
         self.active_bytes >= LAYER_BYTES
     }
 
-    /// Ends the active layer at a slot boundary. With `is_synced` the boundary becomes durable, some time later.
-    ///
-    /// Waits while the engine is far behind: the only thing that bounds the memory of a node that is written to faster than its disk takes it.
+    /// Whether more may be applied. If not, the engine is far behind, and the workshop's `wake` is called when that changes. Who does not ask has
+    /// no bound on the memory that layers take.
     ///
     /// # Errors
     /// When the engine has failed, or has taken nothing for a minute.
+    pub fn has_room(&mut self) -> Result<bool, StoreError> {
+        // A full active layer is one more that must find a place.
+        let most = SEALED_MAX + usize::from(!self.is_seal_due());
+        if self.sealed.len() < most {
+            return Ok(true);
+        }
+        self.let_go()?;
+        self.writer.has_room(most)
+    }
+
+    /// Ends the active layer at a slot boundary. With `is_synced` the boundary becomes durable, some time later.
+    ///
+    /// # Errors
+    /// When the engine has failed.
     pub fn seal(&mut self, attachment: Attachment, is_synced: bool) -> Result<(), StoreError> {
         assert!(!self.has_staged, "S2: a layer ends at a commit, never in the middle of a unit");
-        self.let_go()?;
-        self.writer.wait_for_room(self.sealed.len(), SEALED_MAX)?;
         self.let_go()?;
         let rows = std::mem::take(&mut self.active);
         self.active_bytes = 0;
@@ -230,7 +262,7 @@ impl DiskStore {
     /// # Errors
     /// When the engine has failed.
     pub fn settle(&mut self) -> Result<(), StoreError> {
-        self.writer.wait_for_room(self.sealed.len(), 1)?;
+        self.writer.wait_for_all()?;
         self.let_go()
     }
 
@@ -340,6 +372,7 @@ impl Store for DiskStore {
             home: self.home.clone(),
             cache_bytes: self.engine.cache_bytes(),
             wake: self.writer.wake(),
+            delay: || Duration::ZERO,
         };
         let prepared = workshop.prepare(rows, None)?;
         *self = workshop.adopt(self, prepared)?;

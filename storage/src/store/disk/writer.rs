@@ -1,5 +1,7 @@
 //! The thread that gives sealed layers to the engine, one after the other.
 //!
+//! The node's thread never waits for this one: it asks whether there is room for another layer, and is woken when one has arrived.
+//!
 //! An engine that has lost its own threads (a full disk ends them) may keep a commit waiting for ever. So nobody waits for ever here: whoever has
 //! seen no layer arrive for a minute takes the store for failed, and the thread that is stuck is left behind.
 
@@ -9,10 +11,8 @@ use crate::store::tree::Tree;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a writer of rows is held up when the engine begins to fall behind: short beside a lease.
-const BRAKE: Duration = Duration::from_millis(25);
 /// An engine that takes no layer for so long has failed. A busy one, on a slow disk, takes one in seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,11 +32,24 @@ struct Progress {
     /// The newest boundary that is durable, until it is told.
     durable: Option<u64>,
     failed: Option<StoreError>,
+    /// Somebody was told that there is no room: since when, and how many layers the engine had got by then.
+    awaited: Option<(Instant, u64)>,
     /// The engine took nothing for too long: nobody waits for it any more.
     is_stuck: bool,
     /// Nobody wants the rest.
     is_over: bool,
     has_ended: bool,
+}
+
+impl Progress {
+    fn take_for_stuck(&mut self, patience: Duration) {
+        self.is_stuck = true;
+        self.failed.get_or_insert_with(|| {
+            StoreError::new(format!(
+                "the engine has taken no rows for {patience:?}; look whether the disk is full or broken, and start the node again"
+            ))
+        });
+    }
 }
 
 #[derive(Default)]
@@ -63,12 +76,7 @@ impl Shared {
                 self.changed.wait_timeout(progress, patience).unwrap_or_else(PoisonError::into_inner);
             progress = after;
             if timeout.timed_out() && progress.done == done && must_wait(&progress) {
-                progress.is_stuck = true;
-                progress.failed.get_or_insert_with(|| {
-                    StoreError::new(format!(
-                        "the engine has taken no rows for {patience:?}; look whether the disk is full or broken, and start the node again"
-                    ))
-                });
+                progress.take_for_stuck(patience);
             }
         }
         progress
@@ -136,20 +144,28 @@ impl Writer {
         }
     }
 
-    /// Waits until fewer than `most` layers wait; a moment from half of it on.
-    pub(super) fn wait_for_room(&self, known: usize, most: usize) -> Result<(), StoreError> {
-        if known * 2 < most {
-            return Ok(());
-        }
-        let progress = self.shared.lock();
-        if progress.waiting < most && progress.waiting * 2 >= most && progress.failed.is_none() {
-            drop(self.shared.changed.wait_timeout(progress, BRAKE));
+    /// Whether fewer than `most` layers wait. If not, the next one that arrives wakes the node.
+    pub(super) fn has_room(&self, most: usize) -> Result<bool, StoreError> {
+        let progress = &mut *self.shared.lock();
+        if progress.waiting < most {
+            progress.awaited = None;
         } else {
-            drop(progress);
+            let (now, done) = (Instant::now(), progress.done);
+            let (since, _) = *progress.awaited.get_or_insert((now, done));
+            match progress.awaited {
+                Some((_, before)) if before != done => progress.awaited = Some((now, done)),
+                _ if now - since >= self.patience => progress.take_for_stuck(self.patience),
+                _ => {}
+            }
         }
+        progress.failed.clone().map_or(Ok(progress.waiting < most), Err)
+    }
+
+    /// Waits until the engine has every layer.
+    pub(super) fn wait_for_all(&self) -> Result<(), StoreError> {
         let progress = self
             .shared
-            .wait_while(self.patience, |progress| progress.waiting >= most && progress.failed.is_none());
+            .wait_while(self.patience, |progress| progress.waiting > 0 && progress.failed.is_none());
         progress.failed.clone().map_or(Ok(()), Err)
     }
 }
@@ -195,9 +211,10 @@ fn write(
             }
             Err(error) => progress.failed = Some(error),
         }
+        let is_awaited = progress.awaited.is_some();
         drop(progress);
         shared.changed.notify_all();
-        if is_synced || is_failed {
+        if is_synced || is_failed || is_awaited {
             wake();
         }
         if is_failed {
@@ -209,7 +226,6 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     /// No test waits so long unless it fails.
     const LONG: Duration = Duration::from_secs(60);
@@ -242,7 +258,7 @@ mod tests {
         writer.submit(job(2)).unwrap();
         let (done, outcome) = channel();
         std::thread::spawn(move || {
-            let _ = done.send(writer.wait_for_room(1, 1).map_err(|error| error.to_string()));
+            let _ = done.send(writer.wait_for_all().map_err(|error| error.to_string()));
             drop(writer);
             let _ = done.send(Ok(()));
         });
@@ -261,8 +277,57 @@ mod tests {
             };
             let writer = Writer::start(put, Arc::new(|| ()), LONG * 10).unwrap();
             writer.submit(job(1)).unwrap();
-            let error = writer.wait_for_room(1, 1).unwrap_err().to_string();
+            let error = writer.wait_for_all().unwrap_err().to_string();
             assert!(error.contains(if panics { "has ended" } else { "says no" }), "{error}");
         }
+    }
+
+    #[test]
+    fn who_finds_no_room_is_woken_by_the_next_layer_that_arrives() {
+        let (go_on, held) = channel::<()>();
+        let put = move |_: Job| {
+            let _ = held.recv();
+            Ok(())
+        };
+        let (woken, wakes) = channel();
+        let writer = Writer::start(put, Arc::new(move || woken.send(()).unwrap_or(())), LONG * 10).unwrap();
+        for slot in 1..=2 {
+            writer.submit(Job { is_synced: false, ..job(slot) }).unwrap();
+        }
+        assert!(writer.has_room(3).unwrap());
+        assert!(!writer.has_room(2).unwrap());
+        go_on.send(()).unwrap();
+        wakes.recv_timeout(LONG).expect("waited for the wake-up");
+        assert!(writer.has_room(2).unwrap());
+        // Nobody waits any more: nobody is woken.
+        go_on.send(()).unwrap();
+        writer.wait_for_all().unwrap();
+        drop(go_on);
+        drop(writer);
+        assert_eq!(wakes.try_iter().count(), 0);
+    }
+
+    #[test]
+    fn who_asks_for_room_again_and_again_learns_that_the_engine_is_stuck() {
+        let (go_on, is_stuck) = channel::<()>();
+        let put = move |_: Job| {
+            let _ = is_stuck.recv();
+            Ok(())
+        };
+        let writer = Writer::start(put, Arc::new(|| ()), Duration::from_millis(50)).unwrap();
+        for slot in 1..=2 {
+            writer.submit(job(slot)).unwrap();
+        }
+        let begin = Instant::now();
+        let error = loop {
+            assert!(begin.elapsed() < LONG, "waited for the writer to give up");
+            match writer.has_room(2) {
+                Ok(has_room) => assert!(!has_room),
+                Err(error) => break error.to_string(),
+            }
+            std::thread::yield_now();
+        };
+        assert!(error.contains("taken no rows") && begin.elapsed() >= Duration::from_millis(50), "{error}");
+        drop(go_on);
     }
 }

@@ -4,6 +4,7 @@
 //! server. An answer that says "no" (an error, a missing key, a lock that somebody holds) ends the run: a fast failure must not count as speed.
 
 pub mod etcd;
+pub mod locks;
 pub mod resp;
 pub mod zookeeper;
 
@@ -12,6 +13,8 @@ pub mod zookeeper;
 pub enum Protocol {
     /// Redis and Warlock.
     Resp,
+    /// The same with Warlock's own locks.
+    Locks,
     /// etcd v3: gRPC over HTTP/2.
     Etcd,
     /// ZooKeeper's jute.
@@ -75,6 +78,7 @@ pub trait Wire {
 pub fn new(protocol: Protocol) -> Box<dyn Wire> {
     match protocol {
         Protocol::Resp => Box::new(resp::Resp),
+        Protocol::Locks => Box::new(locks::Locks::default()),
         Protocol::Etcd => Box::new(etcd::Etcd::default()),
         Protocol::ZooKeeper => Box::new(zookeeper::ZooKeeper::default()),
     }

@@ -6,7 +6,7 @@ use std::io::Write;
 /// One connection. Answers come in order and each says by its first byte whether it is good, so there is nothing to remember.
 pub struct Resp;
 
-fn put_words(words: &[&[u8]], out: &mut Vec<u8>) {
+pub(super) fn put_words(words: &[&[u8]], out: &mut Vec<u8>) {
     let _ = write!(out, "*{}\r\n", words.len());
     for word in words {
         let _ = write!(out, "${}\r\n", word.len());

@@ -251,7 +251,7 @@ impl Holds {
         self.seen.1 += 1;
         let wait = self.waits.remove(index);
         match reply {
-            Reply::Either(..) => {
+            Reply::Granted(_) => {
                 let asked = self.asked(caller);
                 self.granted_again(caller, asked, reply, at_ms, moment);
             }
@@ -288,7 +288,7 @@ impl Holds {
         let told = number(reply);
         match ask {
             Ask::Acquire { key, .. } => match reply {
-                Reply::Either(..) => {
+                Reply::Granted(_) => {
                     let is_known = self.holds.get(&told).is_some_and(|hold| hold.key == key);
                     verdict.check(is_known, || format!("T3: {ask:?} got token {told}, which is not held"));
                     self.granted_again(said.caller, Some(ask), reply, at_ms, moment);

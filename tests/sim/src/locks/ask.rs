@@ -123,8 +123,7 @@ impl Ask {
 #[must_use]
 pub fn number(reply: &Reply) -> u64 {
     match reply {
-        Reply::Either(resp2, _) => number(resp2),
-        Reply::Array(items) => items.first().map_or(0, number),
+        Reply::Granted(granted) => granted.token,
         Reply::Integer(number) => u64::try_from(*number).unwrap_or(0),
         _ => 0,
     }

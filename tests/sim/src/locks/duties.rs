@@ -10,7 +10,7 @@ use crate::world::{Event, World};
 use bytes::Bytes;
 use consensus::{CommandId, Message, NodeId, Origin};
 use std::collections::BTreeMap;
-use storage::machine::{self, Caller};
+use storage::machine::{self, Caller, Undo};
 use storage::reply::Reply;
 
 /// How often a node looks after what is due.
@@ -32,7 +32,7 @@ impl World {
     }
 
     /// What one of the node's commands answered for the first time, and how it is undone.
-    pub(crate) fn lock_ran(&mut self, id: NodeId, command: CommandId, reply: &Bytes, undo: Option<Bytes>) {
+    pub(crate) fn lock_ran(&mut self, id: NodeId, command: CommandId, reply: &Bytes, undo: Option<Undo>) {
         let Some(process) = self.hosts.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         let operation = process.waiting.remove(&command.seq);
         let Ok(reply) = Reply::decode(reply) else { return };
@@ -50,7 +50,7 @@ impl World {
         to: Caller,
         operation: Option<usize>,
         reply: &Reply,
-        undo: Option<Bytes>,
+        undo: Option<Undo>,
     ) {
         let is_awaited = |operation: &usize| {
             self.history.get(*operation).is_some_and(|asked| asked.state == State::Waiting)
@@ -60,7 +60,7 @@ impl World {
             self.lock_answered(operation, reply);
         } else if let (Some(undo), Some(Ask::Acquire { key, .. })) = (undo, self.observer.holds.asked(to)) {
             self.stats.undone += 1;
-            self.submit(id, Ask::Release { key, token: number(reply) }, &undo);
+            self.submit(id, Ask::Release { key, token: number(reply) }, &undo.command());
         }
     }
 
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// How commands of the node that did not wait are undone.
-    pub(crate) fn direct_undos(origin: Origin, said: &[Said]) -> BTreeMap<u64, Bytes> {
+    pub(crate) fn direct_undos(origin: Origin, said: &[Said]) -> BTreeMap<u64, Undo> {
         let undo = |event: &machine::Event| match event {
             machine::Event::Undo { caller, undo }
                 if (caller.node, caller.incarnation) == (origin.node.0, origin.incarnation) =>

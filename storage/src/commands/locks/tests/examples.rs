@@ -352,3 +352,25 @@ fn ten_thousand_waiters_are_each_woken_once_in_the_slot_of_the_release() {
     }
     lab.check_invariants();
 }
+
+/// A node whose clients listen to no lock makes no events of them, but tells its own clients what they lose.
+#[test]
+fn where_nobody_listens_only_own_losses_are_told() {
+    use crate::machine::{Event, Interest};
+    for (me, loses, has_undo) in [((1, 1), true, true), ((2, 1), false, false), ((1, 2), false, false)] {
+        let mut lab = Lab::new();
+        lab.machine.listen(Interest { locks: false, me: Some(me), ..Interest::default() });
+        lab.say("LOCK.ACQUIRE k a 100");
+        let undos =
+            lab.machine.take_events().iter().filter(|event| matches!(event, Event::Undo { .. })).count();
+        assert_eq!(undos == 1, has_undo, "{me:?}");
+        lab.say("LOCK.RELEASE k 1");
+        lab.say("LOCK.ACQUIRE k a 100");
+        assert_eq!(lab.told(), Vec::<String>::new(), "{me:?}");
+        lab.pass(101);
+        lab.say("LOCK.ACQUIRE k a 100");
+        lab.say("DEL k");
+        let expected = if loses { vec!["k expired 2", "k revoked 3"] } else { vec![] };
+        assert_eq!(lab.told(), expected, "{me:?}");
+    }
+}

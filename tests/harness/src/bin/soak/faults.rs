@@ -1,24 +1,20 @@
-//! A long run of mixed load under random faults: each minute prints speed, latency and memory; every minute's history must be linearizable, and at the end
-//! all nodes must agree and no counter may have lost or repeated an increment.
-//!
-//! `soak [--minutes 10] [--seed n] [--binary path]`
+//! Random kills, stops, hand-overs and snapshots under a load that never pauses.
 
+use crate::vitals;
 use sim::rng::Rng;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use warlock_harness::counting::Counting;
-use warlock_harness::report::{measured_binary, option, quantile};
+use warlock_harness::report::{measured_binary, quantile};
 use warlock_harness::{Client, Cluster, Recorded};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Kinds of data beside the counters and the recorded registers: some grow and shrink, some expire.
 const MIXED_KEYS: u64 = 200;
 
-fn main() -> ExitCode {
-    let minutes: u64 = option("--minutes", 10);
-    let seed: u64 = option("--seed", u64::from(std::process::id()));
+/// What went wrong.
+pub fn run(minutes: u64, seed: u64) -> Vec<String> {
     println!("SEED={seed}");
     let mut rng = Rng::new(seed);
     let mut cluster = Cluster::start(measured_binary(), 3);
@@ -55,7 +51,11 @@ fn main() -> ExitCode {
         latencies.sort_unstable();
         let ms = |share| format!("{:.1}", f64::from(quantile(&latencies, share)) / 1e3);
         let speed = (counters.acknowledged() - before) as f64 / start.elapsed().as_secs_f64();
-        let memory: Vec<String> = cluster.all().into_iter().map(|node| memory_of(&cluster, node)).collect();
+        let memory = cluster.all().into_iter().map(|node| {
+            let bytes = vitals::resident_bytes(&cluster, node);
+            bytes.map_or_else(|| "-".to_string(), |bytes| format!("{} MB", bytes >> 20))
+        });
+        let memory: Vec<String> = memory.collect();
         println!(
             "{minute:>6}  {speed:>8.0}  {:>5}  {:>5}  {:>5}  {:>6} ms  {:<19}  {history}  {}",
             ms(0.5),
@@ -83,10 +83,7 @@ fn main() -> ExitCode {
     }
     cluster.wait_for_agreement();
     println!("all nodes agree");
-    for failure in &failures {
-        println!("FAILED: {failure}");
-    }
-    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    failures
 }
 
 /// One random fault, and its end.
@@ -158,16 +155,4 @@ fn mix(address: &str, seed: u64, stop: &AtomicBool) -> Option<String> {
         }
     }
     None
-}
-
-/// Resident memory of a node, in MB.
-fn memory_of(cluster: &Cluster, node: u16) -> String {
-    let status =
-        cluster.pid(node).and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
-    let kilobytes = status.and_then(|text| {
-        text.lines().find_map(|line| {
-            line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
-        })
-    });
-    kilobytes.map_or_else(|| "-".into(), |kilobytes| format!("{} MB", kilobytes / 1024))
 }
