@@ -29,6 +29,19 @@ fn must_hold(cluster: &Cluster, node: u16, value: &str) {
     }
 }
 
+fn journal_bytes(cluster: &Cluster, node: u16) -> i64 {
+    let status = cluster.client(node).must(&["WARLOCK", "STATUS"]);
+    status.field("journal_bytes").unwrap().integer().unwrap()
+}
+
+/// Waits until a node's journal has as much as so many rounds of [`write`]; how much that is. A node may know and serve what its own disk does not have yet.
+fn wait_for_journal(cluster: &Cluster, node: u16, rounds: usize) -> i64 {
+    wait_for(&format!("{rounds} rounds of writes in the journal"), || {
+        let bytes = journal_bytes(cluster, node);
+        (bytes > (20 * KEYS * rounds) as i64).then_some(bytes)
+    })
+}
+
 /// Files of a directory of a node, by name, the largest last.
 fn files(directory: &Path, suffix: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(directory)
@@ -70,7 +83,7 @@ fn a_flipped_bit_in_the_journal_stops_the_node_and_nothing_else() {
         must_hold(&cluster, 2, "first");
         write(&cluster, "first");
     }
-    must_hold(&cluster, 2, "first");
+    wait_for_journal(&cluster, 2, 4);
     cluster.kill(2);
     let segment =
         files(&cluster.path(2).join("journal"), "").into_iter().max_by_key(|path| used(path)).unwrap();
@@ -85,6 +98,7 @@ fn a_flipped_bit_in_the_journal_stops_the_node_and_nothing_else() {
 #[test]
 fn a_torn_tail_is_cut_and_the_rest_comes_from_the_others() {
     let mut cluster = filled_cluster();
+    wait_for_journal(&cluster, 2, 1);
     cluster.kill(2);
     let segment =
         files(&cluster.path(2).join("journal"), "").into_iter().max_by_key(|path| used(path)).unwrap();
@@ -107,14 +121,11 @@ fn a_torn_tail_is_cut_and_the_rest_comes_from_the_others() {
 fn a_damaged_snapshot_is_not_used() {
     let mut cluster = filled_cluster();
     must_hold(&cluster, 2, "first");
-    let mut client = cluster.client(2);
-    let mut journal_bytes =
-        || client.must(&["WARLOCK", "STATUS"]).field("journal_bytes").unwrap().integer().unwrap();
-    let before = journal_bytes();
+    let before = wait_for_journal(&cluster, 2, 1);
     assert!(cluster.client(2).must(&["WARLOCK", "SNAPSHOT"]).text().is_some());
     // Until the journal is cut back it can do without the snapshot.
     wait_for("the journal to be cut back behind the snapshot", || {
-        (journal_bytes() < before / 2).then_some(())
+        (journal_bytes(&cluster, 2) < before / 2).then_some(())
     });
     let snapshot = files(&cluster.path(2).join("snapshots"), ".rows").pop().unwrap();
     write(&cluster, "second");
