@@ -1,5 +1,8 @@
 //! A node's snapshots: taken beside the running machine, sent to peers in pieces, put together from pieces, loaded.
 
+#[cfg(test)]
+mod tests;
+
 use crate::codec;
 use crate::disk::Spare;
 use bytes::Bytes;
@@ -16,8 +19,13 @@ use storage::snapshot::{self, SnapshotError, SnapshotReader};
 use storage::store::AnyStore;
 use tracing::{info, warn};
 
-/// A snapshot is taken when the journal would have to replay this much.
-const JOURNAL_BYTES: u64 = 256 << 20;
+/// A snapshot is taken when the journal has so many times the bytes of the last one: what a node keeps in memory to help others, and replays at a start, is then in
+/// proportion to its data.
+const JOURNAL_PER_SNAPSHOT: u64 = 4;
+/// But not below this, however little data there is,
+const JOURNAL_BYTES_LEAST: u64 = 64 << 20;
+/// and always above this.
+const JOURNAL_BYTES_MOST: u64 = 256 << 20;
 /// The same, while a peer copies an earlier one: it wants to go on behind that with the log when it has it, and the file must stay until then.
 const JOURNAL_BYTES_COPYING: u64 = 512 << 20;
 /// A peer that wanted a piece so lately is still copying.
@@ -137,7 +145,11 @@ pub struct Snapshots {
     /// The snapshot being put together: its slot, and what has come.
     incoming: Option<(u64, Incoming)>,
     /// When somebody last wanted a piece.
+    asked_at: Cell<Option<Instant>>,
+    /// The same, or when there was last a new one to ask for.
     used_at: Cell<Option<Instant>>,
+    /// How large the last one was, as far as that is known.
+    newest_bytes: u64,
     /// Bytes of pieces that were kept so far.
     kept_bytes: u64,
     /// Called when a snapshot is written.
@@ -155,7 +167,9 @@ impl Snapshots {
         wake: std::sync::Arc<dyn Fn() + Send + Sync>,
     ) -> io::Result<Snapshots> {
         fs::create_dir_all(&directory)?;
-        Ok(Self::at(Place::Disk(directory), id, wake))
+        let mut snapshots = Self::at(Place::Disk(directory), id, wake);
+        snapshots.measure();
+        Ok(snapshots)
     }
 
     /// How much room the disk has that they lie on.
@@ -174,7 +188,7 @@ impl Snapshots {
 
     fn at(place: Place, id: [u8; 16], wake: std::sync::Arc<dyn Fn() + Send + Sync>) -> Snapshots {
         let (done, finished) = channel();
-        let used_at = Cell::new(None);
+        let (asked_at, used_at) = (Cell::new(None), Cell::new(None));
         Snapshots {
             place,
             id,
@@ -183,7 +197,9 @@ impl Snapshots {
             done,
             finished,
             incoming: None,
+            asked_at,
             used_at,
+            newest_bytes: 0,
             kept_bytes: 0,
             wake,
         }
@@ -223,8 +239,22 @@ impl Snapshots {
     /// Whether one should be taken now.
     #[must_use]
     pub fn is_due(&self, journal_bytes: u64) -> bool {
-        let most = if self.is_used_within(COPYING) { JOURNAL_BYTES_COPYING } else { JOURNAL_BYTES };
-        !self.is_writing && self.may_try() && journal_bytes > most
+        if self.is_writing || journal_bytes <= JOURNAL_BYTES_LEAST {
+            return false;
+        }
+        let is_copying = self.asked_at.get().is_some_and(|at| at.elapsed() < COPYING);
+        let proportional = self.newest_bytes.saturating_mul(JOURNAL_PER_SNAPSHOT);
+        let most = if is_copying {
+            JOURNAL_BYTES_COPYING
+        } else {
+            proportional.clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MOST)
+        };
+        journal_bytes > most && self.may_try()
+    }
+
+    /// Looks how large the newest one is.
+    fn measure(&mut self) {
+        self.newest_bytes = self.newest_finished().map_or(0, |(_, bytes)| bytes);
     }
 
     /// Not so soon after a failure.
@@ -295,6 +325,7 @@ impl Snapshots {
                 if let Some(bytes) = bytes {
                     self.remember(slot, bytes);
                 }
+                self.measure();
                 Some(slot)
             }
             Err(error) => {
@@ -334,7 +365,8 @@ impl Snapshots {
                 snapshot::list(directory).ok()?.into_iter().map(|(slot, _)| slot).collect()
             }
         };
-        self.used_at.set(Some(Instant::now()));
+        self.asked_at.set(Some(Instant::now()));
+        self.used_at.set(self.asked_at.get());
         let (slot, offset) = if slots.contains(&slot) { (slot, offset) } else { (*slots.first()?, 0) };
         let (total, data) = self.piece(slot, offset, bytes)?;
         Some(Message::SnapshotChunk { slot, offset, total, data })
@@ -397,7 +429,7 @@ impl Snapshots {
         }
     }
 
-    /// Whether somebody wanted a piece in the last `time`.
+    /// Whether somebody wanted a piece, or could have begun to, in the last `time`.
     #[must_use]
     pub fn is_used_within(&self, time: Duration) -> bool {
         self.used_at.get().is_some_and(|at| at.elapsed() < time)
@@ -439,6 +471,12 @@ impl Snapshots {
     /// # Errors
     /// When it is damaged or the disk says no.
     pub fn install(&mut self, slot: u64) -> Result<Loaded, String> {
+        let loaded = self.install_incoming(slot)?;
+        self.measure();
+        Ok(loaded)
+    }
+
+    fn install_incoming(&mut self, slot: u64) -> Result<Loaded, String> {
         match (self.incoming.take().filter(|(known, _)| *known == slot), &self.place) {
             (Some((_, Incoming::File(file))), Place::Disk(directory)) => {
                 let incoming = directory.join("incoming");

@@ -1,0 +1,43 @@
+//! When a snapshot is due.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use std::sync::Arc;
+use storage::machine::{Stamp, encode_command};
+
+const MIB: u64 = 1 << 20;
+
+/// Snapshots in memory, the newest of a machine with `value_bytes` of data.
+fn snapshots(value_bytes: usize) -> Snapshots {
+    let mut machine = Machine::in_memory();
+    let stamp = Stamp { slot: 1, index: 0, at_ms: 1 };
+    machine.apply(&stamp, &encode_command(0, &[b"SET", b"key", &vec![b'x'; value_bytes][..]]));
+    machine.finish_slot(1).unwrap();
+    let (tell, told) = channel();
+    let wake = Arc::new(move || tell.send(()).unwrap_or_default());
+    let mut snapshots = Snapshots::in_memory([7; 16], wake);
+    assert!(!snapshots.is_due(64 * MIB) && snapshots.is_due(64 * MIB + 1), "nothing is known of the data");
+    let view = ViewState::unknown();
+    snapshots.take(&Ledger::default(), &view, &machine, None);
+    assert!(!snapshots.is_due(1024 * MIB), "one is being written");
+    told.recv().unwrap();
+    assert_eq!(snapshots.finished(), Some(1));
+    snapshots
+}
+
+#[test]
+fn the_journal_is_in_proportion_to_the_data() {
+    for (data, most) in [(1, 64), (20, 80), (100, 256)] {
+        let snapshots = snapshots(data << 20);
+        // A snapshot is its rows, and a little more.
+        assert!(!snapshots.is_due(most * MIB), "{data} MiB of data");
+        assert!(snapshots.is_due((most + 1) * MIB), "{data} MiB of data");
+    }
+}
+
+#[test]
+fn who_copies_a_snapshot_finds_the_log_behind_it() {
+    let snapshots = snapshots(1);
+    assert!(snapshots.chunk(0, 0, 10).is_some());
+    assert!(!snapshots.is_due(512 * MIB) && snapshots.is_due(512 * MIB + 1));
+}
