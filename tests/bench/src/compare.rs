@@ -116,8 +116,8 @@ pub struct ClientCheck {
 /// Everything.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    /// The machine's limits in this run.
-    pub floor: Floor,
+    /// The machine's limits, by round.
+    pub floors: Vec<Floor>,
     /// The measurements.
     pub series: Vec<Series>,
     /// Resident bytes at the end, by system.
@@ -142,8 +142,31 @@ impl Results {
     /// The middle of what `pick` takes from the samples of a cell on a system.
     #[must_use]
     pub fn median(&self, cell: Cell, which: Which, pick: impl Fn(&Sample) -> f64) -> Option<f64> {
+        median(self.samples((cell, which))?.iter().map(pick))
+    }
+
+    /// The middle of each round's ratio of what `pick` takes from the samples of two cells and systems: what disturbed a round disturbed both.
+    #[must_use]
+    pub fn ratio(
+        &self,
+        ours: (Cell, Which),
+        theirs: (Cell, Which),
+        pick: impl Fn(&Sample) -> f64,
+    ) -> Option<f64> {
+        let pairs = self.samples(ours)?.iter().zip(self.samples(theirs)?);
+        median(pairs.map(|(ours, theirs)| pick(ours) / pick(theirs)))
+    }
+
+    /// The middle of each round's median latency, in floors of the same round.
+    #[must_use]
+    pub fn floors_of(&self, place: (Cell, Which)) -> Option<f64> {
+        let pairs = self.samples(place)?.iter().zip(&self.floors);
+        median(pairs.map(|(sample, floor)| sample.p50_us / floor.sum()))
+    }
+
+    fn samples(&self, (cell, which): (Cell, Which)) -> Option<&[Sample]> {
         let series = self.series.iter().find(|one| one.cell == cell && one.system == which.name())?;
-        median(series.samples.iter().map(pick))
+        Some(&series.samples)
     }
 }
 
@@ -210,9 +233,8 @@ pub fn run(
     effort: Effort,
     stopped: &dyn Fn() -> bool,
 ) -> io::Result<Results> {
-    let floor = floor::measure(directory)?;
     let visits = |cell: &Cell| systems.iter().filter(|which| cell.is_for(**which)).count();
-    let steps = cells.iter().map(visits).sum::<usize>() * effort.rounds;
+    let steps = cells.iter().map(visits).sum::<usize>() * effort.rounds + effort.rounds;
     let mut progress = Progress::new(1 + systems.len() + steps);
     let mut running: Vec<(Which, System)> = Vec::new();
     for which in systems {
@@ -238,7 +260,10 @@ pub fn run(
             series.push(Series { cell: *cell, name: cell.name(), system: which.name(), samples: Vec::new() });
         }
     }
+    let mut floors = Vec::new();
     for _ in 0..effort.rounds {
+        progress.step("the floor");
+        floors.push(floor::measure(directory)?);
         let mut place = 0;
         for cell in cells {
             for (which, system) in running.iter().filter(|(which, _)| cell.is_for(*which)) {
@@ -258,7 +283,7 @@ pub fn run(
     };
     progress.finish();
     let resident = running.iter().map(|(which, system)| (which.name(), system.usage.resident())).collect();
-    Ok(Results { floor, series, resident, client })
+    Ok(Results { floors, series, resident, client })
 }
 
 /// How long systems may take to come to rest after their start.
@@ -333,6 +358,36 @@ mod tests {
         assert_eq!(names, wanted);
         assert_eq!(all_cells(false).len(), 24);
         assert!(cells(false, &["set 7x7".to_string()]).is_err());
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_same_round() {
+        let cell = all_cells(true)[0];
+        let of = |system, rates: [f64; 3]| {
+            let sample = |rate| Sample {
+                rate,
+                p50_us: 10.0 * rate,
+                p99_us: 0.0,
+                p999_us: 0.0,
+                server_cpu_us: 0.0,
+                client_cpu_us: 0.0,
+            };
+            Series { cell, name: cell.name(), system, samples: rates.map(sample).to_vec() }
+        };
+        let floor = |sync_us| Floor { sync_us, growing_sync_us: 0.0, round_trip_us: 1.0 };
+        let results = Results {
+            floors: [4.0, 49.0, 0.0].map(floor).to_vec(),
+            series: vec![
+                of(Which::Warlock.name(), [1.0, 10.0, 2.0]),
+                of(Which::RedisAlways.name(), [2.0, 20.0, 40.0]),
+            ],
+            resident: Vec::new(),
+            client: Vec::new(),
+        };
+        let (ours, theirs) = ((cell, Which::Warlock), (cell, Which::RedisAlways));
+        assert_eq!(results.ratio(ours, theirs, |sample| sample.rate), Some(0.5));
+        assert_eq!(results.floors_of(ours), Some(2.0));
+        assert_eq!(results.ratio(ours, (cell, Which::Etcd), |sample| sample.rate), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The numbers to reach, as ratios against the peer in the same run, and whether they were.
 
-use crate::compare::{Cell, Results};
+use crate::compare::{Cell, Results, Sample};
 use crate::load::Work;
 use crate::systems::Which;
 use serde::Serialize;
@@ -58,24 +58,19 @@ pub fn judge(results: &Results) -> Vec<Verdict> {
     for (peer, goals) in TABLE {
         for (place, (column, goal)) in columns.iter().zip(goals).enumerate() {
             let is_latency = place == 0;
-            let of = |which| match is_latency {
-                true => results.median(*column, which, |sample| sample.p50_us),
-                false => results.median(*column, which, |sample| sample.rate),
-            };
-            let ratio = of(ours).zip(of(peer)).map(|(ours, theirs)| ours / theirs);
+            let pick = |sample: &Sample| if is_latency { sample.p50_us } else { sample.rate };
+            let ratio = results.ratio((*column, ours), (*column, peer), pick);
             let measure = if is_latency { "p50" } else { "rate" };
             add(format!("{} {measure} vs {}", column.name(), peer.name()), goal, is_latency, ratio);
         }
     }
-    let p50 = results.median(columns[0], ours, |sample| sample.p50_us);
-    add("set 1x1 p50 vs the floor".into(), 1.7, true, p50.map(|p50| p50 / results.floor.sum()));
+    add("set 1x1 p50 vs the floor".into(), 1.7, true, results.floors_of((columns[0], ours)));
     for (column, goal) in [(columns[1], 30.0), (columns[2], 6.0)] {
         let cpu = results.median(column, ours, |sample| sample.server_cpu_us);
         add(format!("{} server CPU, us per operation", column.name()), goal, true, cpu);
     }
     let large = Cell { value_bytes: 1_024, ..columns[1] };
-    let rate = |cell| results.median(cell, ours, |sample| sample.rate);
-    let cost = rate(columns[1]).zip(rate(large)).map(|(small, large)| small / large);
+    let cost = results.ratio((columns[1], ours), (large, ours), |sample| sample.rate);
     add("set 50x1 with 1 KiB, cost vs 16 B".into(), 1.3, true, cost);
     verdicts
 }

@@ -1,21 +1,23 @@
 //! The results as tables.
 
 use crate::compare::{Results, Sample, Series, median};
+use crate::floor::Floor;
 use crate::goals::Verdict;
+use crate::systems::Which;
 use std::fmt::Write;
 
 /// Everything a person wants to read.
 #[must_use]
 pub fn text(results: &Results, verdicts: &[Verdict]) -> String {
     let mut out = String::new();
-    let floor = &results.floor;
+    let floor = |pick: fn(&Floor) -> f64| median(results.floors.iter().map(pick)).unwrap_or(f64::NAN);
     let _ = writeln!(
         out,
         "floor: sync of an appended record {:.0} us (in a growing file {:.0} us) + loopback round trip {:.0} us = {:.0} us\n",
-        floor.sync_us,
-        floor.growing_sync_us,
-        floor.round_trip_us,
-        floor.sum()
+        floor(|floor| floor.sync_us),
+        floor(|floor| floor.growing_sync_us),
+        floor(|floor| floor.round_trip_us),
+        floor(Floor::sum)
     );
     let _ = writeln!(
         out,
@@ -25,11 +27,11 @@ pub fn text(results: &Results, verdicts: &[Verdict]) -> String {
     let mut last = "";
     for series in &results.series {
         let of = |pick: fn(&Sample) -> f64| median(series.samples.iter().map(pick)).unwrap_or(f64::NAN);
-        let ours = results.series.iter().find(|one| one.cell == series.cell && one.system == "warlock");
-        let ratio = match ours {
-            Some(ours) if series.system != "warlock" => format!("{:7.2}x", ratio(ours, series)),
-            _ => String::new(),
-        };
+        let peer = Which::ALL.into_iter().find(|which| which.name() == series.system);
+        let ratio = peer.filter(|peer| *peer != Which::Warlock).and_then(|peer| {
+            results.ratio((series.cell, Which::Warlock), (series.cell, peer), |sample| sample.rate)
+        });
+        let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:7.2}x"));
         let name = if last == series.name { "" } else { &series.name };
         last = &series.name;
         let _ = writeln!(
@@ -69,12 +71,6 @@ pub fn text(results: &Results, verdicts: &[Verdict]) -> String {
     let met = verdicts.iter().filter(|verdict| verdict.is_met).count();
     let _ = writeln!(out, "  {met} of {} met", verdicts.len());
     out
-}
-
-/// The middle of the ratios of each round: what disturbed a round disturbed both.
-fn ratio(ours: &Series, theirs: &Series) -> f64 {
-    let pairs = ours.samples.iter().zip(&theirs.samples);
-    median(pairs.map(|(ours, theirs)| ours.rate / theirs.rate)).unwrap_or(f64::NAN)
 }
 
 /// From the slowest to the fastest round, as a share of the middle one.
