@@ -31,6 +31,8 @@ pub struct Config {
     pub accept_ahead_max: u64,
     /// Decided values that a replica keeps below its snapshot, for peers that lag a little.
     pub log_keep: u64,
+    /// The same in bytes: whichever is less.
+    pub log_keep_bytes: usize,
     /// Bytes in one answer to a `Fetch`, or in one page of a P1b, at most.
     pub page_bytes_max: usize,
     /// Slots after which a replica writes its decided watermark down; also after `durable_after`.
@@ -70,6 +72,7 @@ impl Default for Config {
             pending_max: 262_144,
             accept_ahead_max: 1_024,
             log_keep: 4_096,
+            log_keep_bytes: 64 << 20,
             page_bytes_max: 1 << 20,
             durable_every: 64,
             durable_after: Duration::from_millis(200),

@@ -288,6 +288,7 @@ impl Runner {
                 "window" => config.window = value.parse()?,
                 "batch" => config.batch_commands_max = value.parse()?,
                 "log_keep" => config.log_keep = value.parse()?,
+                "log_keep_bytes" => config.log_keep_bytes = value.parse()?,
                 "page_bytes" => config.page_bytes_max = value.parse()?,
                 "durable_every" => config.durable_every = value.parse()?,
                 "durable_after" => config.durable_after = time()?,

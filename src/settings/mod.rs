@@ -18,6 +18,8 @@ use storage::machine::Notify;
 
 /// Slots that are kept for lagging peers in any case, when rows are on disk.
 const DISK_LOG_KEEP: u64 = 64;
+/// The same in bytes: whichever is less.
+const DISK_LOG_KEEP_BYTES: usize = 8 << 20;
 /// Bytes in one slot, when rows are on disk.
 const DISK_BATCH_BYTES: usize = 256 << 10;
 
@@ -315,7 +317,12 @@ impl Settings {
         let config = consensus::Config { down_after: self.down_after, ..consensus::Config::default() };
         if self.is_on_disk() {
             // Who chose the disk has little memory: what is kept for peers that lag is bounded by the host, in bytes, not by this number of slots.
-            consensus::Config { log_keep: DISK_LOG_KEEP, batch_bytes_max: DISK_BATCH_BYTES, ..config }
+            consensus::Config {
+                log_keep: DISK_LOG_KEEP,
+                log_keep_bytes: DISK_LOG_KEEP_BYTES,
+                batch_bytes_max: DISK_BATCH_BYTES,
+                ..config
+            }
         } else {
             config
         }

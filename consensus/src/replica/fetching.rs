@@ -93,9 +93,21 @@ impl Replica {
     pub(super) fn on_snapshot_taken(&mut self, slot: u64) -> Outputs {
         let mut out = Outputs::default();
         if slot > self.snapshot && slot <= self.applied {
-            self.note_snapshot(slot, slot.saturating_sub(self.config.log_keep), &mut out);
+            let kept = self.worth_keeping(slot);
+            self.note_snapshot(slot, slot - kept, &mut out);
         }
         out
+    }
+
+    /// How many of the values up to `slot`, which a snapshot covers, are kept for peers that lag a little.
+    fn worth_keeping(&self, slot: u64) -> u64 {
+        let least = slot.saturating_sub(self.config.log_keep);
+        let values = self.log.range(least + 1..slot + 1).rev();
+        let weights = values.scan(0, |sum: &mut usize, (_, entry)| {
+            *sum = sum.saturating_add(entry.value.weight());
+            Some(*sum)
+        });
+        weights.take_while(|sum| *sum <= self.config.log_keep_bytes).map(|_| 1).sum()
     }
 
     pub(super) fn on_catch_up(&mut self, slot: u64, holder: Option<NodeId>, now: Now) -> Outputs {

@@ -191,6 +191,7 @@ fn draw_config(rng: &mut Rng, lease_ms: u64, bug: Option<Bug>) -> Config {
         pending_max: 256,
         accept_ahead_max: window + durable_every + rng.skewed(0, 40),
         log_keep: rng.skewed(0, 60),
+        log_keep_bytes: 4_000,
         page_bytes_max: usize::try_from(rng.skewed(100, 4_000)).unwrap_or(1_000),
         durable_every,
         durable_after: ms(rng.between(10, 300)),
