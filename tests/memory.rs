@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use harness::{Cluster, Options, Reply, wait_for};
+use std::time::{Duration, Instant};
 
 fn in_memory(nodes: u16) -> Options {
     let mut options = Options::new(env!("CARGO_BIN_EXE_warlock"), nodes);
@@ -48,6 +49,25 @@ fn a_node_that_lost_its_memory_comes_back_by_itself_as_a_new_member() {
     for node in 1..=3 {
         assert!(!cluster.path(node).exists(), "nothing is written");
     }
+}
+
+#[test]
+fn who_asked_a_master_that_died_does_not_wait_for_its_answer() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let mut cluster = Cluster::with(Options::new(env!("CARGO_BIN_EXE_warlock"), 3));
+    let master = cluster.master();
+    let other = master % 3 + 1;
+    let mut client = cluster.client(other);
+    wait_for("the other node to know the master", || {
+        let status = client.must(&["WARLOCK", "STATUS"]);
+        status.field("master").and_then(Reply::text).is_some_and(|name| !name.is_empty()).then_some(())
+    });
+    cluster.stop(master);
+    let asked_at = Instant::now();
+    let reply = client.ask(&["WARLOCK", "TRANSFER-MASTER"]).unwrap().to_string();
+    assert!(asked_at.elapsed() < PATIENCE, "{reply} after {:?}", asked_at.elapsed());
+    assert!(reply.contains("UNCERTAIN"), "{reply}");
+    cluster.cont(master);
 }
 
 #[test]

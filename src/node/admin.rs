@@ -14,6 +14,10 @@ use tokio::sync::oneshot;
 
 /// How long one question to the master waits for its answer.
 const MASTER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the answer of one that is the master no more may still be on its way.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Between two looks at who is the master.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 const HELP: &[&str] = &[
     "WARLOCK <subcommand> [<arg> …]. Subcommands are:",
@@ -107,12 +111,22 @@ impl Running {
         self.asked.borrow_mut().insert(number, answer);
         self.core.borrow_mut().ask(Address { node: master, role: RoleId::Leader }, message(number));
         self.wake.notify_one();
-        let outcome = tokio::time::timeout(MASTER_PATIENCE, answered).await;
+        let outcome = tokio::select! {
+            biased;
+            answer = answered => answer.ok(),
+            () = self.fallen(master) => None,
+            () = tokio::time::sleep(MASTER_PATIENCE) => None,
+        };
         self.asked.borrow_mut().remove(&number);
-        match outcome {
-            Ok(Ok(result)) => Asked::Answered(result),
-            _ => Asked::Lost,
+        outcome.map_or(Asked::Lost, Asked::Answered)
+    }
+
+    /// Waits until `master` is the master no more, and for its last words: one that died was asked in vain, and its successor can be asked long before patience ends.
+    async fn fallen(&self, master: NodeId) {
+        while self.core.borrow().node.master() == Some(master) {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
+        tokio::time::sleep(LAST_WORDS).await;
     }
 
     /// The master's answer to whoever asked.
