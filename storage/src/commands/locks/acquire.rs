@@ -3,7 +3,7 @@
 use super::ttl;
 use crate::commands::args::is;
 use crate::commands::number::integer;
-use crate::commands::sessions::live_session;
+use crate::commands::sessions::{live_session, session_id};
 use crate::commands::{Args, errors};
 use crate::machine::locks::{Hold, Lock};
 use crate::machine::waits::{Wait, WaitFor};
@@ -59,6 +59,22 @@ impl<'a> Ask<'a> {
             }
         }
         Ok(ask)
+    }
+}
+
+/// What a request that waits for a lock is found by.
+pub(crate) struct LockWanted<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) session: Option<u64>,
+}
+
+impl<'a> LockWanted<'a> {
+    /// From the whole command.
+    pub(crate) fn parse(command: &'a [&'a [u8]]) -> Option<LockWanted<'a>> {
+        let words = command.get(1..).filter(|words| words.len() >= 3)?;
+        let ask = Ask::parse(&Args::new(0, words)).ok()?;
+        let session = ask.session.and_then(|id| session_id(id).ok());
+        Some(LockWanted { owner: ask.owner, session })
     }
 }
 

@@ -8,6 +8,8 @@ mod look;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use acquire::LockWanted;
+
 use super::number::integer;
 use super::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use super::{Args, errors};

@@ -70,6 +70,101 @@ fn the_same_owner_gets_the_same_token_and_must_release_as_often() {
 }
 
 #[test]
+fn who_gets_a_lock_gets_it_with_all_its_requests_that_wait() {
+    check(
+        "LOCK.ACQUIRE k a 60000 -> [1 60000]
+         LOCK.ACQUIRE k b 60000 WAIT 60000 -> waiting
+         LOCK.ACQUIRE k c 60000 WAIT 60000 -> waiting
+         LOCK.ACQUIRE k b 90000 WAIT 50 -> waiting
+         LOCK.ACQUIRE k b 90000 SHARED WAIT 60000 -> waiting
+         LOCK.ACQUIRE k bb 60000 WAIT 60000 -> waiting
+         LOCK.ACQUIRE other c 60000 -> [2 60000]
+         LOCK.ACQUIRE other b 60000 WAIT 60000 -> waiting
+         ! k acquired 1 | other acquired 2
+         LOCK.RELEASE k 1 -> 0
+         ! k released 1 | k acquired 3 | 2 [3 60000] | 4 [3 90000] | 5 [3 90000]
+         LOCK.RELEASE k 3 -> 2
+         LOCK.RELEASE k 3 -> 1
+         LOCK.RELEASE k 3 -> 0
+         ! k released 3 | k acquired 4 | 3 [4 60000]",
+    );
+}
+
+/// Two who wait for each other's share would wait for ever: but the second request may come to its turn when the first is given back.
+#[test]
+fn a_request_that_its_owners_share_stands_in_the_way_of_keeps_its_place() {
+    check(
+        "LOCK.ACQUIRE k a 60000 -> [1 60000]
+         LOCK.ACQUIRE k b 60000 SHARED WAIT 60000 -> waiting
+         LOCK.ACQUIRE k c 60000 WAIT 60000 -> waiting
+         LOCK.ACQUIRE k b 60000 WAIT 60000 -> waiting
+         LOCK.ACQUIRE k b 60000 SHARED WAIT 60000 -> waiting
+         LOCK.RELEASE k 1 -> 0
+         ! k acquired 1 | k released 1 | k acquired 2 | 2 [2 60000] | 5 [2 60000]
+         LOCK.RELEASE k 2 -> 1
+         LOCK.RELEASE k 2 -> 0
+         ! k released 2 | k acquired 3 | 3 [3 60000]
+         LOCK.RELEASE k 3 -> 0
+         ! k released 3 | k acquired 4 | 4 [4 60000]",
+    );
+}
+
+#[test]
+fn a_request_whose_time_is_over_gets_nothing_with_its_owners_others() {
+    let mut lab = Lab::new();
+    lab.say("LOCK.ACQUIRE k a 60000");
+    lab.say("LOCK.ACQUIRE k b 60000 WAIT 60000");
+    lab.say("LOCK.ACQUIRE k c 60000 WAIT 60000");
+    lab.say("LOCK.ACQUIRE k b 60000 WAIT 50");
+    lab.told();
+    // Nobody sweeps in between.
+    lab.now_ms += 50;
+    lab.say("LOCK.RELEASE k 1");
+    assert_eq!(lab.told(), ["k released 1", "k acquired 2", "2 [2 60000]", "4 nil"]);
+    lab.check_invariants();
+}
+
+#[test]
+fn who_waits_with_a_session_leaves_the_line_when_the_session_ends() {
+    let no_session = "-NOSESSION session 1 has ended, or there was none; open another one";
+    for way in ["SESSION.CLOSE 1 -> 1", "+501"] {
+        check(&format!(
+            "SESSION.OPEN 500 -> 1
+             LOCK.ACQUIRE k a 60000 SHARED -> [2 60000]
+             LOCK.ACQUIRE k e 1000 WAIT 70000 SESSION 1 -> waiting
+             LOCK.ACQUIRE k s 60000 SHARED WAIT 5000 -> waiting
+             LOCK.ACQUIRE k e 0 WAIT 70000 SESSION 1 -> waiting
+             ! k acquired 2
+             {way}
+             ! 3 {no_session} | 5 {no_session} | k acquired 3 | 4 [3 60000]
+             LOCK.RELEASE k 2 -> 0
+             LOCK.RELEASE k 3 -> 0
+             ! k released 2 | k released 3"
+        ));
+    }
+}
+
+/// Its turn comes before anybody has seen that the session's time is over.
+#[test]
+fn a_turn_that_comes_after_the_sessions_time_goes_to_the_next() {
+    let mut lab = Lab::new();
+    let no_session = "-NOSESSION session 1 has ended, or there was none; open another one";
+    lab.say("SESSION.OPEN 500");
+    lab.say("LOCK.ACQUIRE k a 60000");
+    lab.say("LOCK.ACQUIRE k e 1000 WAIT 70000 SESSION 1");
+    lab.say("LOCK.ACQUIRE k f 1000 WAIT 70000 SESSION 1");
+    lab.say("LOCK.ACQUIRE k s 1000 WAIT 70000");
+    lab.told();
+    lab.now_ms += 501;
+    lab.say("LOCK.RELEASE k 2");
+    let told = lab.told();
+    let expected = ["k released 2", &format!("3 {no_session}"), &format!("4 {no_session}"), "k acquired 3"];
+    assert_eq!(told[..4], expected);
+    assert_eq!(told[4..], ["5 [3 1000]"]);
+    lab.check_invariants();
+}
+
+#[test]
 fn shared_holders_share_and_a_waiting_writer_is_not_starved() {
     check(
         "LOCK.ACQUIRE k a 1000 SHARED -> [1 1000]
