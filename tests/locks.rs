@@ -153,6 +153,13 @@ fn a_holder_is_told_that_it_lost_its_lock() {
     let mut admin = cluster.client(2);
     assert_eq!(admin.must(&["LOCK.REVOKE", "k"]), Reply::Integer(1));
     assert!(holder.receive().unwrap().to_string().starts_with(">[lock, revoked, k, :"));
+    // Asked again over another connection, as after a lost one: that one is told.
+    let mut again = cluster.client(2);
+    again.must(&["HELLO", "3"]);
+    holder.must(&["LOCK.ACQUIRE", "k", "a", "120000"]);
+    again.must(&["LOCK.ACQUIRE", "k", "a", "120000"]);
+    assert_eq!(admin.must(&["LOCK.REVOKE", "k"]), Reply::Integer(1));
+    assert!(again.receive().unwrap().to_string().starts_with(">[lock, revoked, k, :"));
     let session = holder.must(&["SESSION.OPEN", "120000"]).integer().unwrap().to_string();
     holder.must(&["LOCK.ACQUIRE", "k", "a", "0", "SESSION", &session]);
     assert_eq!(admin.must(&["SESSION.CLOSE", &session]), Reply::Integer(1));

@@ -129,7 +129,7 @@ impl Txn<'_> {
     }
 
     /// It is not any more.
-    pub(super) fn unbind(&mut self, session: u64, place: &Place<'_>) {
+    pub(crate) fn unbind(&mut self, session: u64, place: &Place<'_>) {
         if session != 0 {
             self.remove_row(bound_row(session, self.generation(place.db), place.key));
         }

@@ -277,8 +277,10 @@ impl Holds {
             return;
         }
         let Some(hold) = self.holds.get_mut(&number(reply)) else { return };
-        let Some(Ask::Acquire { ttl_ms, .. }) = ask else { return };
+        let Some(Ask::Acquire { ttl_ms, delay_ms, session, .. }) = ask else { return };
         hold.count += 1;
+        hold.delay_ms = delay_ms;
+        hold.session = if session > 0 { session } else { hold.session };
         let until_ms = (ttl_ms > 0).then_some(at_ms + ttl_ms);
         if until_ms.is_none() || until_ms > hold.until_ms && hold.until_ms.is_some() {
             hold.given = (moment.made, ttl_ms);

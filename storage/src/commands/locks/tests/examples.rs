@@ -410,20 +410,77 @@ fn nobody_is_turned_away_because_of_a_wait_whose_time_is_over() {
 }
 
 #[test]
-fn a_hold_does_not_become_endless_by_a_session_that_it_does_not_belong_to() {
-    let refusal = "-ERR this owner holds the lock under another session, or under none, which would not end with this one; give a time to live, or release it first";
-    check(&format!(
+fn who_asks_again_with_a_session_binds_the_hold_to_it() {
+    check(
         "SESSION.OPEN 1000 -> 1
-         LOCK.ACQUIRE k a 500 -> [2 500]
-         LOCK.ACQUIRE k a 0 SESSION 1 -> {refusal}
-         LOCK.ACQUIRE k a 800 SESSION 1 -> [2 800]
-         +900
-         LOCK.CHECK k 2 -> 0
-         LOCK.ACQUIRE k a 100 SESSION 1 -> [3 100]
-         LOCK.ACQUIRE k a 0 SESSION 1 -> [3 -1]
-         +200
-         EXISTS k -> 0"
-    ));
+         SESSION.OPEN 60000 -> 2
+         LOCK.ACQUIRE k a 60000 SESSION 1 -> [3 60000]
+         LOCK.ACQUIRE k a 60000 -> [3 60000]
+         LOCK.ACQUIRE k a 60000 SESSION 2 -> [3 60000]
+         LOCK.ACQUIRE plain a 500 -> [4 500]
+         LOCK.ACQUIRE plain a 0 SESSION 2 -> [4 -1]
+         LOCK.ACQUIRE kept a 0 SESSION 1 -> [5 -1]
+         LOCK.ACQUIRE kept a 60000 -> [5 -1]
+         LOCK.ACQUIRE shared a 60000 SHARED SESSION 1 -> [6 60000]
+         LOCK.ACQUIRE shared b 60000 SHARED SESSION 1 -> [7 60000]
+         LOCK.ACQUIRE shared a 60000 SHARED SESSION 2 -> [6 60000]
+         ! k acquired 3 | plain acquired 4 | kept acquired 5 | shared acquired 6 | shared acquired 7
+         +1001
+         ! kept session 5 | shared session 7
+         SESSION.CLOSE 2 -> 1
+         ! k session 3 | plain session 4 | shared session 6
+         EXISTS k plain kept shared -> 0",
+    );
+}
+
+#[test]
+fn who_asks_again_may_say_another_delay_and_other_data() {
+    check(
+        "LOCK.ACQUIRE k a 100 DELAY 5000 DATA first -> [1 100]
+         LOCK.ACQUIRE k a 100 -> [1 100]
+         LOCK.ACQUIRE k a 100 DELAY 50 DATA second -> [1 100]
+         LOCK.RELEASE k 1 -> 2
+         +101
+         LOCK.ACQUIRE k b 100 -> nil
+         +50
+         LOCK.ACQUIRE k b 100 -> [2 100]",
+    );
+    let mut lab = Lab::new();
+    let data = |lab: &mut Lab| {
+        let info = lab.say("LOCK.INFO k");
+        info.split("\"data\" ").nth(1).unwrap().split(',').next().unwrap().to_string()
+    };
+    for (said, expected) in [("DATA first", "\"first\""), ("", "\"first\""), ("DATA second", "\"second\"")] {
+        lab.say(&format!("LOCK.ACQUIRE k a 100 {said}"));
+        assert_eq!(data(&mut lab), expected, "{said}");
+    }
+    lab.say("LOCK.ACQUIRE k a 100 DATA \"\"");
+    assert_eq!(data(&mut lab), "\"\"");
+}
+
+/// After a lost connection an owner asks again over another one, perhaps through another node.
+#[test]
+fn the_loss_is_told_to_the_connection_that_asked_last() {
+    use crate::machine::{Caller, Event, encode_command, encode_command_of};
+    let mut lab = Lab::new();
+    let mut ask = |node: u64, payload: &bytes::Bytes| {
+        let stamp = lab.stamp();
+        let caller = Caller { node, incarnation: 1, seq: stamp.slot };
+        lab.machine.apply_for(&stamp, caller, payload);
+        lab.machine.finish_slot(stamp.slot).unwrap();
+        lab.machine.take_events()
+    };
+    let acquire = ["LOCK.ACQUIRE", "k", "a", "60000"];
+    ask(1, &encode_command_of(0, 7, b"one:1", &acquire));
+    ask(2, &encode_command_of(0, 9, b"two:1", &acquire));
+    // Nobody knows whose this is.
+    ask(3, &encode_command(0, &["LOCK.DO", "k", "1", "LOCK.ACQUIRE", "k", "a", "60000"]));
+    let told = ask(3, &encode_command(0, &["LOCK.REVOKE", "k"]));
+    let lost = told.iter().find_map(|event| match event {
+        Event::Lock(lock) => Some((lock.caller.node, lock.client)),
+        _ => None,
+    });
+    assert_eq!(lost, Some((2, 9)));
 }
 
 /// A release is one slot, and in it the next in line has the lock: a hand-over takes one replication, and nobody else hears of it.
