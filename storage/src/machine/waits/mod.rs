@@ -213,7 +213,8 @@ impl<'m> Txn<'m> {
         found
     }
 
-    /// Says how this command is undone, for the case that its reply cannot be delivered. Asked only where the reply will be.
+    /// Says how this command is undone, for the case that its reply cannot be delivered. Asked only where the reply will be, and not for a part of a
+    /// transaction or a script: the rest of it would stay done.
     pub fn undo_with(&mut self, undo: impl FnOnce() -> Undo) {
         let caller = self.run.caller;
         if self.run.depth == 1 && caller != Caller::NOBODY && self.interest.is_mine(caller) {
