@@ -43,6 +43,92 @@ fn a_lock_is_a_key_of_its_own_type_while_somebody_holds_it() {
     );
 }
 
+/// T6, also inside of a transaction, a script and LOCK.DO.
+#[test]
+fn only_who_says_so_takes_a_lock_away() {
+    const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    let attempts = [
+        "APPEND k v",
+        "BITFIELD k SET u8 0 1",
+        "BITOP AND k nope nope2",
+        "BITOP NOT k nope",
+        "BITOP OR k s",
+        "BLMOVE list k LEFT LEFT 1",
+        "BLPOP k 1",
+        "COPY s k REPLACE",
+        "DECR k",
+        "DELEX k IFEQ v",
+        "DELIFEQ k v",
+        "EXPIRE k -1",
+        "EXPIRE k 0",
+        "EXPIRE k 1",
+        "EXPIREAT k 1",
+        "GETDEL k",
+        "GETEX k PX 1",
+        "GETEX k PXAT 5",
+        "GETSET k v",
+        "HDEL k f",
+        "HSET k f v",
+        "INCRBYFLOAT k 1",
+        "LMOVE list k LEFT LEFT",
+        "LMPOP 1 k LEFT",
+        "LPOP k",
+        "LREM k 0 v",
+        "LTRIM k 1 0",
+        "MSET other v k v",
+        "PERSIST k",
+        "PEXPIRE k 0",
+        "PEXPIREAT k 5",
+        "PSETEX k 1 v",
+        "RENAME s k",
+        "RPUSH k v",
+        "SET k v",
+        "SET k v PXAT 5",
+        "SET k v XX",
+        "SETBIT k 0 1",
+        "SETEX k 1 v",
+        "SETRANGE k 0 \"\"",
+        "SETRANGE k 0 v",
+        "SORT list STORE k",
+        "SORT nope STORE k",
+    ];
+    for attempt in attempts {
+        let mut lab = Lab::new();
+        lab.say("LOCK.ACQUIRE k a 1000");
+        lab.say("SET s v");
+        lab.say("RPUSH list 1");
+        assert_eq!(lab.say(attempt), WRONG_TYPE, "{attempt}");
+        assert_eq!(lab.say(&format!("LOCK.DO k 1 {attempt}")), WRONG_TYPE, "{attempt}");
+        let words: Vec<&[u8]> =
+            attempt.split(' ').map(|word| if word == "\"\"" { &[][..] } else { word.as_bytes() }).collect();
+        let command = crate::machine::encode_command(0, &words);
+        let reply = lab.apply(&crate::commands::transaction(&[], &[command]));
+        assert_eq!(crate::machine::tests::support::show(&reply), format!("[{WRONG_TYPE}]"), "{attempt}");
+        assert_eq!(lab.say("LOCK.CHECK k 1"), "1", "{attempt}");
+        assert_eq!(lab.told(), ["k acquired 1"], "{attempt}");
+        assert_eq!(lab.say("EXISTS s list other"), "2", "{attempt}");
+        lab.check_invariants();
+    }
+    for way in ["DEL k", "UNLINK k", "FLUSHDB", "FLUSHALL", "SWAPDB 0 1", "LOCK.REVOKE k"] {
+        let mut lab = Lab::new();
+        lab.say("LOCK.ACQUIRE k a 1000");
+        assert!(!lab.say(way).starts_with('-'), "{way}");
+        assert_eq!(lab.say("LOCK.CHECK k 1"), "0", "{way}");
+    }
+    // What does nothing to the key is no error: it is as if the lock were a string of somebody else.
+    check(
+        "LOCK.ACQUIRE k a 1000 -> [1 1000]
+         SET k v NX -> nil
+         SETNX k v -> 0
+         SET s v -> OK
+         COPY s k -> 0
+         RENAMENX s k -> 0
+         MSETNX k v l v -> 0
+         EXPIRE k 0 NX -> 0
+         LOCK.CHECK k 1 -> 1",
+    );
+}
+
 #[test]
 fn tokens_grow_over_all_keys_and_survive_everything() {
     check(
