@@ -95,7 +95,7 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
     }
     let is_free = match lock.holds.len() {
         0 => true,
-        count => lock.is_shared && ask.is_shared && count < SHARED_MAX,
+        count => lock.is_shared && ask.is_shared && !lock.is_delayed() && count < SHARED_MAX,
     };
     let is_free = is_free || planted::has(Bug::GrantWhileHeld) && ask.delay_ms.unwrap_or(0) % 3 == 1;
     let may_overtake =

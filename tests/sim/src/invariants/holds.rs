@@ -63,8 +63,8 @@ pub struct Holds {
     asked: BTreeMap<Caller, Ask>,
     last_token: u64,
     holds: BTreeMap<u64, Hold>,
-    /// Until when lock-delays keep locks closed, and whether to everybody: the delay of a shared hold lets others share.
-    closed: BTreeMap<u8, (u64, bool)>,
+    /// Until when lock-delays keep locks closed.
+    closed: BTreeMap<u8, u64>,
     /// Which tokens are shared.
     modes: BTreeMap<u64, bool>,
     /// In the order in which they came.
@@ -157,10 +157,7 @@ impl Holds {
                 format!("T2: token {token} was granted at {at_ms} while {other} is held: {hold:?}")
             });
         }
-        let closed = self
-            .closed
-            .get(&key)
-            .filter(|(until_ms, closes_all)| at_ms <= *until_ms && (*closes_all || !is_shared));
+        let closed = self.closed.get(&key).filter(|until_ms| at_ms <= **until_ms);
         verdict.check(closed.is_none(), || {
             format!("K2: token {token} was granted at {at_ms} during a lock-delay until {closed:?}")
         });
@@ -227,8 +224,8 @@ impl Holds {
             self.disbelieve(token, moment.now);
         }
         if let Some(from) = closed_from.filter(|_| hold.delay_ms > 0 && !is_taken) {
-            let closed = self.closed.entry(key).or_insert((0, false));
-            *closed = (closed.0.max(from + hold.delay_ms), !hold.is_shared);
+            let closed = self.closed.entry(key).or_insert(0);
+            *closed = (*closed).max(from + hold.delay_ms);
         }
     }
 
@@ -390,7 +387,7 @@ impl Holds {
         }
         let late = self.holds.iter().find(|(_, hold)| hold.until_ms.is_some_and(|until| until < at_ms));
         verdict.check(late.is_none(), || format!("K2: after the sweep at {at_ms}, this is held: {late:?}"));
-        self.closed.retain(|_, (until_ms, _)| *until_ms >= at_ms);
+        self.closed.retain(|_, until_ms| *until_ms >= at_ms);
         let late = self.waits.iter().find(|wait| wait.until_ms <= at_ms);
         verdict.check(late.is_none(), || format!("P1: after the sweep at {at_ms}, {late:?} still waits"));
     }
@@ -409,8 +406,7 @@ impl Holds {
         let mut looked = BTreeSet::new();
         for first in &self.waits {
             // Those behind one whose time is over wait for the next sweep.
-            let closes = self.closed.get(&first.key);
-            let is_closed = closes.is_some_and(|(_, closes_all)| *closes_all || !first.is_shared);
+            let is_closed = self.closed.contains_key(&first.key);
             if !looked.insert(first.key) || is_closed || first.until_ms <= at_ms {
                 continue;
             }

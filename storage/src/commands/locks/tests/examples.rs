@@ -340,6 +340,29 @@ fn a_delay_keeps_the_lock_closed_after_its_time_but_not_after_a_release() {
 }
 
 #[test]
+fn a_delay_closes_a_shared_lock_to_those_who_do_not_hold_it() {
+    check(
+        "LOCK.ACQUIRE alone a 200 SHARED DELAY 3000 -> [1 200]
+         LOCK.ACQUIRE k a 200 SHARED DELAY 300 -> [2 200]
+         LOCK.ACQUIRE k b 60000 SHARED -> [3 60000]
+         ! alone acquired 1 | k acquired 2 | k acquired 3
+         +400
+         ! alone expired 1 | k expired 2
+         LOCK.ACQUIRE alone c 300 SHARED -> nil
+         LOCK.ACQUIRE k a 300 SHARED -> nil
+         LOCK.ACQUIRE k c 60000 SHARED WAIT 60000 -> waiting
+         LOCK.ACQUIRE k b 300 SHARED -> [3 59600]
+         LOCK.RENEW k 3 60000 -> 60000
+         +100
+         !
+         +1
+         ! k acquired 4 | 7 [4 60000]
+         LOCK.REVOKE alone -> 0
+         LOCK.ACQUIRE alone c 300 SHARED -> [5 300]",
+    );
+}
+
+#[test]
 fn a_command_runs_only_under_its_token() {
     check(
         "LOCK.ACQUIRE k a 1000 -> [1 1000]
