@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! fn blpop(txn, stamp, args) -> Reply {
-//!     for key in keys { if let Some(item) = pop(txn, key) {
+//!     for key in keys_to_look_at { if let Some(item) = pop(txn, key) {
 //!         txn.undo_with(|| Undo::Command(encode_command(db, &["LPUSH", key, item])));   // if the reply cannot be delivered any more
 //!         return reply(key, item);
 //!     } }
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! * The handler first tries; only then it waits. It runs again, with the same arguments, when one of its keys was written or removed; the call of `wait`
-//!   then says that it still waits, and changes nothing. It must not have changed anything before.
+//!   then says that it still waits, and changes nothing. It must not have changed anything before. With several keys it looks only at [`Txn::served_key`] then.
 //! * `wait` gives `on_timeout` at once where waiting is impossible: inside EXEC, LOCK.DO or a script, as in Redis. So return what it gives.
 //! * A handler that must not overtake others asks [`Txn::is_awaited`] before it helps itself.
 //! * `lets_pass`: true if the key holds something that this command cannot use but the next in line might (a list, for BZPOPMIN).
@@ -150,6 +150,12 @@ impl<'m> Txn<'m> {
     #[must_use]
     pub fn runs_again(&self) -> bool {
         self.run.is_serving
+    }
+
+    /// The key that a command which waited runs again for.
+    #[must_use]
+    pub fn served_key(&self) -> Option<&[u8]> {
+        self.run.serving_key.as_ref().filter(|_| self.run.is_serving).map(|(_, key)| &key[..])
     }
 
     /// Lets the command wait; see the module's description. The result is the handler's reply.
