@@ -118,6 +118,30 @@ fn a_restarted_node_cancels_what_its_former_life_waited_for() {
 }
 
 #[test]
+fn an_owner_whose_node_died_is_not_behind_itself() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    let node = cluster.all().into_iter().find(|node| !cluster.is_master(*node)).unwrap();
+    let master = cluster.master();
+    let mut holder = cluster.client(master);
+    let first = token(&holder.must(&["LOCK.ACQUIRE", "k", "holder", "120000"])).to_string();
+    let mut line = Vec::new();
+    for (place, (owner, at)) in [("b", node), ("c", master), ("b", master)].into_iter().enumerate() {
+        let mut waiter = cluster.client(at);
+        waiter.send(&["LOCK.ACQUIRE", "k", owner, "120000", "WAIT", "120000"]).unwrap();
+        wait_for_waiters(&mut holder, "k", place + 1);
+        line.push(waiter);
+    }
+    cluster.kill(node);
+    assert_eq!(holder.must(&["LOCK.RELEASE", "k", &first]), Reply::Integer(0));
+    let granted = token(&line[2].receive().unwrap()).to_string();
+    assert_eq!(holder.must(&["LOCK.CHECK", "k", &granted]), Reply::Integer(1));
+    assert_eq!(waiters(&mut holder, "k"), 1);
+    assert_eq!(line[2].must(&["LOCK.RELEASE", "k", &granted]), Reply::Integer(1));
+    assert_eq!(line[2].must(&["LOCK.RELEASE", "k", &granted]), Reply::Integer(0));
+    token(&line[1].receive().unwrap());
+}
+
+#[test]
 fn a_holder_is_told_that_it_lost_its_lock() {
     let cluster = Cluster::start(WARLOCK, 3);
     let mut holder = cluster.client(1);
@@ -129,6 +153,13 @@ fn a_holder_is_told_that_it_lost_its_lock() {
     let mut admin = cluster.client(2);
     assert_eq!(admin.must(&["LOCK.REVOKE", "k"]), Reply::Integer(1));
     assert!(holder.receive().unwrap().to_string().starts_with(">[lock, revoked, k, :"));
+    // Asked again over another connection, as after a lost one: that one is told.
+    let mut again = cluster.client(2);
+    again.must(&["HELLO", "3"]);
+    holder.must(&["LOCK.ACQUIRE", "k", "a", "120000"]);
+    again.must(&["LOCK.ACQUIRE", "k", "a", "120000"]);
+    assert_eq!(admin.must(&["LOCK.REVOKE", "k"]), Reply::Integer(1));
+    assert!(again.receive().unwrap().to_string().starts_with(">[lock, revoked, k, :"));
     let session = holder.must(&["SESSION.OPEN", "120000"]).integer().unwrap().to_string();
     holder.must(&["LOCK.ACQUIRE", "k", "a", "0", "SESSION", &session]);
     assert_eq!(admin.must(&["SESSION.CLOSE", &session]), Reply::Integer(1));

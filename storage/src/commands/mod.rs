@@ -38,9 +38,11 @@ pub use args::Args;
 pub use errors::{unknown_command, wrong_arity};
 pub use glob::glob_matches;
 pub use internal::{forget_waits, mark, reap, sweep, unwait};
+pub(crate) use locks::LockWanted;
 pub use lookup::lookup;
 pub(crate) use lookup::lookup_any;
 pub use number::database;
+pub(crate) use sessions::no_session;
 pub use spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 pub use transaction::{REPLY_BYTES_MAX, Watched, transaction};
 

@@ -35,17 +35,19 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-fn id(arg: &[u8]) -> Result<u64, Reply> {
+/// The number of a session, as a client says it.
+pub(super) fn session_id(arg: &[u8]) -> Result<u64, Reply> {
     u64::try_from(integer(arg)?).map_err(|_| errors::NOT_AN_INTEGER)
 }
 
-fn no_session(id: u64) -> Reply {
+/// Told to whoever names a session that is over.
+pub(crate) fn no_session(id: u64) -> Reply {
     Reply::Error(format!("NOSESSION session {id} has ended, or there was none; open another one").into())
 }
 
 /// The session that an option names; it must live.
 pub(super) fn live_session(txn: &mut Txn<'_>, arg: &[u8]) -> Result<u64, Reply> {
-    let id = id(arg)?;
+    let id = session_id(arg)?;
     txn.session(id).map(|_| id).ok_or_else(|| no_session(id))
 }
 
@@ -64,7 +66,7 @@ fn open(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Repl
 
 /// SESSION.ALIVE id
 fn alive(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Reply> {
-    let id = id(args[0])?;
+    let id = session_id(args[0])?;
     let mut session = txn.session(id).ok_or_else(|| no_session(id))?;
     session.deadline_ms = stamp.at_ms + session.ttl_ms;
     txn.put_session(id, &session);
@@ -73,7 +75,7 @@ fn alive(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Result<Reply, Rep
 
 /// SESSION.CLOSE id
 fn close(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
-    let id = id(args[0])?;
+    let id = session_id(args[0])?;
     let Some(session) = txn.session(id) else { return Ok(Reply::Integer(0)) };
     txn.end_session(id, &session, false);
     Ok(Reply::Integer(1))

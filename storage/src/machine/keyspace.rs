@@ -93,7 +93,7 @@ impl Txn<'_> {
     pub(super) fn remove_if_expired(&mut self, place: &mut Place<'_>) -> bool {
         let is_expired = place.old.is_some_and(|old| old.is_expired(self.stamp.at_ms));
         if is_expired {
-            self.remove(place);
+            self.take_away(place);
             self.notify(Class::Expired, "expired", place);
             place.old = None;
         }
@@ -171,8 +171,18 @@ impl Txn<'_> {
         }
     }
 
-    /// Removes a key with everything that belongs to it; says whether it was there.
+    /// Removes a key with everything that belongs to it, because a command has nothing to put there; says whether it was there. Not a lock: then the
+    /// command fails (T6).
     pub fn remove(&mut self, place: &Place<'_>) -> bool {
+        if place.old.is_some_and(|old| old.kind == Kind::Lock) {
+            self.refuse_lock();
+            return false;
+        }
+        self.take_away(place)
+    }
+
+    /// The same, also of a lock: its time is over, or somebody wants just that.
+    pub fn take_away(&mut self, place: &Place<'_>) -> bool {
         if let Some(object) = place.old.and_then(|old| old.object) {
             self.leave(Garbage::Object(object));
         }

@@ -18,6 +18,8 @@
 //! | bound `1B` | `1B` session⁷ · generation⁸ · key | nothing |
 //! | locks `1C` that are not young | `1C` generation⁷ · deadline⁸, or the end of time · key | nothing |
 //! | pages `1D` of locks taken in one slot | `1D` time⁸ 0⁷ · slot⁸ | generation (varint) · length · key, … |
+//! | owners `1E` of waits for locks | `1E` database⁷ · hash⁸ of key and owner · length⁸ of the key · key · owner · number⁸ of a wait | nothing |
+//! | sessions `1F` of waits for locks | `1F` session⁷ · number⁸ of a wait | nothing |
 //! | scripts `30` | `30` 0⁷ · SHA-1²⁰ | 1 if it was loaded, 0 if only evaluated¹ · text |
 //! | evaluated `31` | `31` 0⁷ · number⁸ | SHA-1²⁰ of a script |
 //! | timers `18` | `18` time⁸ 0⁷ · kind¹ · what the kind wants | nothing |
@@ -46,6 +48,8 @@ pub(super) const SESSIONS: u8 = 0x1A;
 pub(super) const BOUND: u8 = 0x1B;
 pub(super) const LOCKS: u8 = 0x1C;
 const PAGES: u8 = 0x1D;
+pub(super) const OWNERS: u8 = 0x1E;
+pub(super) const WAITING_SESSIONS: u8 = 0x1F;
 pub(super) const SCRIPTS: u8 = 0x30;
 pub(super) const EVALUATED: u8 = 0x31;
 

@@ -12,6 +12,7 @@ use super::locks::End;
 use super::notify::Class;
 use super::txn::Txn;
 use super::waits::Timer;
+use crate::commands::no_session;
 use crate::planted::{self, Bug};
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
 use crate::varint;
@@ -71,7 +72,7 @@ impl Txn<'_> {
         self.put_row(session_row(id).to_owned(), session.value());
     }
 
-    /// Ends a session, and all that is bound to it. `is_expired`: a lock's delay counts, as if its own time had passed.
+    /// Ends a session, and all that is bound to it, waits included. `is_expired`: a lock's delay counts, as if its own time had passed.
     pub(crate) fn end_session(&mut self, id: u64, session: &Session, is_expired: bool) {
         self.remove_row(session_row(id).to_owned());
         self.remove_row(Timer::Session(id).row(session.deadline_ms.saturating_add(1)));
@@ -83,6 +84,7 @@ impl Txn<'_> {
                 self.end_bound(id, db as u8, key, is_expired);
             }
         }
+        self.end_waits_of(id, &no_session(id));
     }
 
     fn end_bound(&mut self, id: u64, db: u8, key: &[u8], is_expired: bool) {
@@ -127,7 +129,7 @@ impl Txn<'_> {
     }
 
     /// It is not any more.
-    pub(super) fn unbind(&mut self, session: u64, place: &Place<'_>) {
+    pub(crate) fn unbind(&mut self, session: u64, place: &Place<'_>) {
         if session != 0 {
             self.remove_row(bound_row(session, self.generation(place.db), place.key));
         }

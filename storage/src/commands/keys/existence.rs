@@ -48,7 +48,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
 fn del(txn: &mut Txn<'_>, _: &Stamp, args: &Args<'_>) -> Reply {
     let remove = |key: &&&[u8]| {
         let place = txn.place(args.db, key);
-        let is_there = txn.remove(&place);
+        let is_there = txn.take_away(&place);
         if is_there {
             txn.notify(Class::Generic, "del", &place);
         }

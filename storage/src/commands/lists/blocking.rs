@@ -87,13 +87,17 @@ fn timeout_ms(arg: &[u8]) -> Result<Option<u64>, Reply> {
     Ok(Some(ms as u64).filter(|ms| *ms > 0))
 }
 
-/// The first list that has anything. While a wait runs again, a key that has become something else counts as empty.
+/// The first list that has anything. While a wait runs again, that is the one whose line is being served: of several lists that one transaction filled,
+/// the one that it touched first, as in Redis. A key that has become something else counts as empty then.
 fn first_list<'k>(
     txn: &mut Txn<'_>,
     db: u8,
     keys: &[&'k [u8]],
 ) -> Result<Option<(&'k [u8], Changing<'k>)>, Reply> {
     for key in keys {
+        if txn.served_key().is_some_and(|served| served != *key) {
+            continue;
+        }
         match Changing::find(txn, db, key) {
             Ok(Some(list)) => return Ok(Some((key, list))),
             Ok(None) => {}

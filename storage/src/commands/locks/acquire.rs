@@ -3,10 +3,10 @@
 use super::ttl;
 use crate::commands::args::is;
 use crate::commands::number::integer;
-use crate::commands::sessions::live_session;
+use crate::commands::sessions::{live_session, session_id};
 use crate::commands::{Args, errors};
 use crate::machine::locks::{Hold, Lock};
-use crate::machine::waits::{Wait, WaitFor};
+use crate::machine::waits::{Client, Wait, WaitFor};
 use crate::machine::{Place, Stamp, Txn, Undo};
 use crate::planted::{self, Bug};
 use crate::reply::{Granted, Reply};
@@ -21,9 +21,9 @@ pub(super) struct Ask<'a> {
     ttl: &'a [u8],
     pub(super) is_shared: bool,
     wait_ms: u64,
-    delay_ms: u64,
+    delay_ms: Option<u64>,
     session: Option<&'a [u8]>,
-    data: &'a [u8],
+    data: Option<&'a [u8]>,
 }
 
 impl<'a> Ask<'a> {
@@ -34,9 +34,9 @@ impl<'a> Ask<'a> {
             ttl: args[2],
             is_shared: false,
             wait_ms: 0,
-            delay_ms: 0,
+            delay_ms: None,
             session: None,
-            data: &[],
+            data: None,
         };
         let mut rest = args.from(3);
         while let Some(option) = rest.next() {
@@ -49,16 +49,32 @@ impl<'a> Ask<'a> {
             if is(option, "WAIT") {
                 ask.wait_ms = time()?;
             } else if is(option, "DELAY") {
-                ask.delay_ms = time()?;
+                ask.delay_ms = Some(time()?);
             } else if is(option, "SESSION") {
                 ask.session = Some(value);
             } else if is(option, "DATA") {
-                ask.data = value;
+                ask.data = Some(value);
             } else {
                 return Err(errors::SYNTAX);
             }
         }
         Ok(ask)
+    }
+}
+
+/// What a request that waits for a lock is found by.
+pub(crate) struct LockWanted<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) session: Option<u64>,
+}
+
+impl<'a> LockWanted<'a> {
+    /// From the whole command.
+    pub(crate) fn parse(command: &'a [&'a [u8]]) -> Option<LockWanted<'a>> {
+        let words = command.get(1..).filter(|words| words.len() >= 3)?;
+        let ask = Ask::parse(&Args::new(0, words)).ok()?;
+        let session = ask.session.and_then(|id| session_id(id).ok());
+        Some(LockWanted { owner: ask.owner, session })
     }
 }
 
@@ -79,9 +95,9 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
     }
     let is_free = match lock.holds.len() {
         0 => true,
-        count => lock.is_shared && ask.is_shared && count < SHARED_MAX,
+        count => lock.is_shared && ask.is_shared && !lock.is_delayed() && count < SHARED_MAX,
     };
-    let is_free = is_free || planted::has(Bug::GrantWhileHeld) && ask.delay_ms % 3 == 1;
+    let is_free = is_free || planted::has(Bug::GrantWhileHeld) && ask.delay_ms.unwrap_or(0) % 3 == 1;
     let may_overtake =
         planted::has(Bug::Overtaking) || planted::has(Bug::SharedStarves) && ask.is_shared && lock.is_shared;
     if !is_free || !may_overtake && txn.is_awaited(args.db, args[0], WaitFor::Lock) {
@@ -101,12 +117,12 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
         count: 1,
         since_ms: stamp.at_ms,
         deadline_ms: ttl_ms.map(|ttl_ms| stamp.at_ms + ttl_ms),
-        delay_ms: ask.delay_ms,
+        delay_ms: ask.delay_ms.unwrap_or(0),
         session,
         caller,
         client: client.id,
         address: client.address,
-        data: SmallBytes::new(ask.data),
+        data: SmallBytes::new(ask.data.unwrap_or_default()),
         is_over: false,
     };
     txn.tell_lock(args.db, args[0], &hold, None);
@@ -121,7 +137,7 @@ pub(super) fn acquire(txn: &mut Txn<'_>, stamp: &Stamp, args: &Args<'_>) -> Resu
     Ok(reply)
 }
 
-/// The same owner once more.
+/// The same owner once more. What the newer request says replaces what was said before, but the hold does not become shorter.
 fn again(
     txn: &mut Txn<'_>,
     args: &Args<'_>,
@@ -135,16 +151,30 @@ fn again(
         ));
     }
     let until_ms = ttl_ms.map(|ttl_ms| txn.stamp.at_ms + ttl_ms);
+    let (caller, client) = txn.sender();
     let hold = &mut lock.holds[index];
-    if until_ms.is_none() && hold.session != session {
-        return Err(Reply::error(
-            "ERR this owner holds the lock under another session, or under none, which would not end with this one; give a time to live, or release it first",
-        ));
-    }
     hold.count += if planted::has(Bug::CountForgotten) { 0 } else { 1 };
     // A hold never becomes shorter by asking once more.
     hold.deadline_ms = hold.deadline_ms.zip(until_ms).map(|(before_ms, until_ms)| before_ms.max(until_ms));
+    hold.delay_ms = ask.delay_ms.unwrap_or(hold.delay_ms);
+    if let Some(data) = ask.data {
+        hold.data = SmallBytes::new(data);
+    }
+    // Who asked last is told of the loss: the connection that asked before may be gone. Inside of commands that do not say whose they are, nobody is known.
+    if client != Client::default() {
+        (hold.caller, hold.client, hold.address) = (caller, client.id, client.address);
+    }
+    let before = hold.session;
+    if session != 0 {
+        hold.session = session;
+    }
     txn.put_lock(place, &lock);
+    if session != 0 && session != before {
+        if !lock.holds.iter().any(|hold| hold.session == before) {
+            txn.unbind(before, place);
+        }
+        txn.bind(session, place);
+    }
     Ok(granted(txn, args, lock.is_shared, &lock.holds[index]))
 }
 

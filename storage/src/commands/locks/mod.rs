@@ -8,6 +8,8 @@ mod look;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use acquire::LockWanted;
+
 use super::number::integer;
 use super::spec::{Arity, CommandSpec, Flag, Group, Handler, Keys};
 use super::{Args, errors};
@@ -191,7 +193,7 @@ fn revoke(txn: &mut Txn<'_>, args: &Args<'_>) -> Result<Reply, Reply> {
     let Some(token) = wanted else {
         let count = lock.held(now_ms).count();
         // A delay ends, too: who revokes wants the lock to be free.
-        txn.remove(&place);
+        txn.take_away(&place);
         return Ok(Reply::count(count));
     };
     let Some(index) = lock.position(token, now_ms) else { return Ok(Reply::Integer(0)) };

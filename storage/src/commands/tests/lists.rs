@@ -300,6 +300,29 @@ fn blocking_commands_are_served_first_come_first_served() {
 }
 
 #[test]
+fn of_several_lists_the_one_that_was_filled_first_serves() {
+    use crate::commands::transaction;
+    use crate::machine::encode_command;
+    let filled = |fill: [&str; 2], waits: &str| {
+        let mut lab = Lab::new();
+        lab.say(waits); // 1
+        let commands = fill.map(|key| encode_command(0, &["RPUSH", key, key]));
+        lab.apply(&transaction(&[], &commands));
+        lab.check_invariants();
+        let told = lab.told();
+        let mut scripted = Lab::new();
+        scripted.say(waits);
+        let script = "for _, key in ipairs(KEYS) do redis.call('RPUSH', key, key) end";
+        scripted.run(&[b"EVAL", script.as_bytes(), b"2", fill[0].as_bytes(), fill[1].as_bytes()]);
+        assert_eq!(scripted.told(), told);
+        told
+    };
+    assert_eq!(filled(["k2", "k1"], "BLPOP k1 k2 0"), ["1 [\"k2\" \"k2\"]"]);
+    assert_eq!(filled(["k1", "k2"], "BRPOP k2 k1 0"), ["1 [\"k1\" \"k1\"]"]);
+    assert_eq!(filled(["k2", "k1"], "BLMPOP 0 2 k1 k2 LEFT"), ["1 [\"k2\" [\"k2\"]]"]);
+}
+
+#[test]
 fn a_move_into_an_awaited_list_serves_the_next() {
     let mut lab = Lab::new();
     lab.say("BLMOVE a b LEFT LEFT 0"); // 1

@@ -10,6 +10,8 @@
 //! * T4: a lock's key has one row in the table of locks, by the generation of its database and the key's deadline, and there are no others: so that a
 //!   whole database's locks are found without looking at its other keys. It takes the place of the row that other keys have among the deadlines. A *young*
 //!   lock has none; it stands on a page (`young`, T5).
+//! * T6: only DEL, UNLINK, FLUSHDB, FLUSHALL, SWAPDB and LOCK.REVOKE take a lock away before its time. Every other command that would write or remove its
+//!   key fails.
 
 mod rows;
 mod young;
@@ -126,7 +128,7 @@ impl Txn<'_> {
     /// Writes a lock, or takes its key away if there is nothing left of it.
     pub(crate) fn put_lock(&mut self, place: &Place<'_>, lock: &Lock) {
         if lock.holds.is_empty() {
-            self.remove(place);
+            self.take_away(place);
             return;
         }
         let free_at_ms = lock.free_at_ms();
@@ -244,7 +246,7 @@ impl Txn<'_> {
     pub(super) fn revoke_all(&mut self, db: u8) {
         for (row, _) in self.rows(&layout::locks(self.generation(db)), usize::MAX) {
             let place = self.place(db, row.borrow().tail);
-            self.remove(&place);
+            self.take_away(&place);
         }
         self.revoke_young(db);
     }

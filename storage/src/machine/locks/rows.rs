@@ -303,9 +303,15 @@ impl Lock {
         self.holds.iter().try_fold(0, |latest, hold| Some(hold.closed_until_ms()?.max(latest)))
     }
 
-    /// When the next hold's time is over.
+    /// When the next hold's time is over, or its delay.
     pub(super) fn next_end_ms(&self) -> Option<u64> {
-        self.holds.iter().filter(|hold| !hold.is_over).filter_map(|hold| hold.deadline_ms).min()
+        let end_ms = |hold: &Hold| if hold.is_over { hold.closed_until_ms() } else { hold.deadline_ms };
+        self.holds.iter().filter_map(end_ms).min()
+    }
+
+    /// Whether somebody's delay keeps it closed.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.holds.iter().any(|hold| hold.is_over)
     }
 }
 

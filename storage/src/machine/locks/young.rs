@@ -132,7 +132,7 @@ impl Txn<'_> {
         for key in self.young(db) {
             let place = self.place(db, &key);
             if place.old.is_some_and(|old| old.kind == Kind::Lock) {
-                self.remove(&place);
+                self.take_away(&place);
             }
         }
     }

@@ -92,9 +92,13 @@ pub(crate) fn check_rows(store: &dyn Rows, waiting: u64) {
                     count += 1;
                     expected.extend(wait.keys.iter().map(|key| rows::line_row(wait.db, key, wait.number)));
                     expected.push(rows::caller_row(wait.caller));
+                    expected.extend(super::finders(&wait));
                     expected.extend(wait.deadline_ms.map(|ms| rows::Timer::Wait(wait.number).row(ms)));
                 }
-                super::super::layout::LINES | super::super::layout::CALLERS => found.push(row.to_owned()),
+                super::super::layout::LINES
+                | super::super::layout::CALLERS
+                | super::super::layout::OWNERS
+                | super::super::layout::WAITING_SESSIONS => found.push(row.to_owned()),
                 super::super::layout::TIMERS
                     if matches!(rows::Timer::parse(row), Some(rows::Timer::Wait(_))) =>
                 {

@@ -6,16 +6,18 @@
 //!
 //! Invariants:
 //! * P1: a wait ends once: served, its time over, or cancelled; and with one event.
-//! * P2: the waits on a key are served in the order in which they came. Nobody overtakes, but a command whose wait lets others pass ([`Wait::lets_pass`]).
+//! * P2: the waits on a key are served in the order in which they came. Nobody overtakes, but a command whose wait lets others pass ([`Wait::lets_pass`]);
+//!   and whoever gets a lock gets it with all its requests that wait for it, which is no overtaking: it would have the lock without them.
 //! * P3: a wait whose time is over is never served.
-//! * P4: a wait has its row, one row in the line of each of its keys, one for who waits, and one timer if it has a deadline; nothing else
-//!   refers to it. `Meta::waiting` says how many there are.
+//! * P4: a wait has its row, one row in the line of each of its keys, one for who waits, one timer if it has a deadline, and for a lock one for its
+//!   owner and one for its session; nothing else refers to it. `Meta::waiting` says how many there are.
+//! * P5: a wait for a lock that is to go with a session ends with that session.
 //!
 //! # How to add a command that waits
 //!
 //! ```text
 //! fn blpop(txn, stamp, args) -> Reply {
-//!     for key in keys { if let Some(item) = pop(txn, key) {
+//!     for key in keys_to_look_at { if let Some(item) = pop(txn, key) {
 //!         txn.undo_with(|| Undo::Command(encode_command(db, &["LPUSH", key, item])));   // if the reply cannot be delivered any more
 //!         return reply(key, item);
 //!     } }
@@ -24,7 +26,7 @@
 //! ```
 //!
 //! * The handler first tries; only then it waits. It runs again, with the same arguments, when one of its keys was written or removed; the call of `wait`
-//!   then says that it still waits, and changes nothing. It must not have changed anything before.
+//!   then says that it still waits, and changes nothing. It must not have changed anything before. With several keys it looks only at [`Txn::served_key`] then.
 //! * `wait` gives `on_timeout` at once where waiting is impossible: inside EXEC, LOCK.DO or a script, as in Redis. So return what it gives.
 //! * A handler that must not overtake others asks [`Txn::is_awaited`] before it helps itself.
 //! * `lets_pass`: true if the key holds something that this command cannot use but the next in line might (a list, for BZPOPMIN).
@@ -53,9 +55,10 @@ pub(crate) use run::Run;
 use super::events::{Caller, Event, Undo};
 use super::payload;
 use super::txn::Txn;
+use crate::commands::LockWanted;
 use crate::planted::{self, Bug};
 use crate::reply::Reply;
-use crate::row::{RowKeyRef, RowValue, SmallBytes};
+use crate::row::{RowKey, RowKeyRef, RowValue, SmallBytes};
 use crate::store::{Order, Rows};
 use std::ops::ControlFlow;
 
@@ -149,6 +152,12 @@ impl<'m> Txn<'m> {
         self.run.is_serving
     }
 
+    /// The key that a command which waited runs again for.
+    #[must_use]
+    pub fn served_key(&self) -> Option<&[u8]> {
+        self.run.serving_key.as_ref().filter(|_| self.run.is_serving).map(|(_, key)| &key[..])
+    }
+
     /// Lets the command wait; see the module's description. The result is the handler's reply.
     pub fn wait(&mut self, wait: Wait<'_>) -> Reply {
         if self.run.is_serving {
@@ -185,6 +194,7 @@ impl<'m> Txn<'m> {
         if let Some(deadline_ms) = deadline_ms {
             self.put_row(Timer::Wait(number).row(deadline_ms), RowValue::EMPTY);
         }
+        finders(&row).into_iter().for_each(|finder| self.put_row(finder, RowValue::EMPTY));
         self.put_row(rows::wait_row(number).to_owned(), row.value());
         Reply::Waiting(deadline_ms)
     }
@@ -209,7 +219,8 @@ impl<'m> Txn<'m> {
         found
     }
 
-    /// Says how this command is undone, for the case that its reply cannot be delivered. Asked only where the reply will be.
+    /// Says how this command is undone, for the case that its reply cannot be delivered. Asked only where the reply will be, and not for a part of a
+    /// transaction or a script: the rest of it would stay done.
     pub fn undo_with(&mut self, undo: impl FnOnce() -> Undo) {
         let caller = self.run.caller;
         if self.run.depth == 1 && caller != Caller::NOBODY && self.interest.is_mine(caller) {
@@ -287,11 +298,42 @@ impl<'m> Txn<'m> {
                 continue;
             }
             let reply = self.run_again(&wait);
+            if reply.is_error() && self.wait_of(wait.number).is_none() {
+                // P5: it found its session's time to be over, and ended with it.
+                continue;
+            }
+            let has_lock = matches!(reply, Reply::Granted(_));
             if !matches!(reply, Reply::Waiting(_)) {
                 let undo = self.run.undo.take();
                 self.end_wait(&wait, reply, undo);
             } else if !self.run.lets_pass {
                 return;
+            }
+            if has_lock {
+                self.serve_owner(&wait);
+            }
+        }
+    }
+
+    /// P2: who was served has a lock now, so its other requests that wait for it have it, too, as if they were made now. One that is still not served
+    /// (it wants the lock for itself, and its owner shares it) keeps its place.
+    fn serve_owner(&mut self, served: &WaitRow) {
+        let Some(command) = payload::decode_command(&served.payload) else { return };
+        let Some((wanted, key)) = LockWanted::parse(command.args()).zip(served.keys.first()) else { return };
+        let range = rows::owned_behind(served.db, key, wanted.owner, served.number);
+        for (row, _) in self.rows(&range, usize::MAX) {
+            let number = rows::parse_owner(row.borrow(), served.db, key, wanted.owner);
+            let Some(wait) = number.and_then(|number| self.wait_of(number)) else { continue };
+            if wait.deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.stamp.at_ms) {
+                // P3.
+                let reply = wait.on_timeout.clone();
+                self.end_wait(&wait, reply, None);
+                continue;
+            }
+            let reply = self.run_again(&wait);
+            if matches!(reply, Reply::Granted(_)) {
+                let undo = self.run.undo.take();
+                self.end_wait(&wait, reply, undo);
             }
         }
     }
@@ -342,6 +384,7 @@ impl<'m> Txn<'m> {
         if let Some(deadline_ms) = wait.deadline_ms {
             self.remove_row(Timer::Wait(wait.number).row(deadline_ms));
         }
+        finders(wait).into_iter().for_each(|finder| self.remove_row(finder));
         self.remove_row(rows::wait_row(wait.number).to_owned());
         let meta = self.meta_mut();
         meta.waiting = meta.waiting.saturating_sub(1);
@@ -359,6 +402,15 @@ impl<'m> Txn<'m> {
         if let Some(wait) = self.wait_of(number) {
             let reply = wait.on_timeout.clone();
             self.drop_wait(&wait, reply);
+        }
+    }
+
+    /// P5: a session has ended, and with it the waits that were to go with it.
+    pub(super) fn end_waits_of(&mut self, session: u64, reply: &Reply) {
+        for (row, _) in self.rows(&rows::of_session(session), usize::MAX) {
+            if let Some(wait) = self.wait_of(row.borrow().second()) {
+                self.drop_wait(&wait, reply.clone());
+            }
         }
     }
 
@@ -383,6 +435,20 @@ impl<'m> Txn<'m> {
         }
         found.len()
     }
+}
+
+/// P4: the rows by which a wait for a lock is found besides its line: by its owner, and by its session.
+fn finders(wait: &WaitRow) -> Vec<RowKey> {
+    if wait.waits_for != WaitFor::Lock {
+        return Vec::new();
+    }
+    let Some(command) = payload::decode_command(&wait.payload) else { return Vec::new() };
+    let Some((wanted, key)) = LockWanted::parse(command.args()).zip(wait.keys.first()) else {
+        return Vec::new();
+    };
+    let mut found = vec![rows::owner_row(wait.db, key, wanted.owner, wait.number)];
+    found.extend(wanted.session.map(|session| rows::session_row(session, wait.number)));
+    found
 }
 
 fn number_in(value: &[u8]) -> Option<u64> {

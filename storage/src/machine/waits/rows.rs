@@ -1,10 +1,10 @@
 //! The rows of waits. See the table in `layout`; it never changes in place.
 //!
-//! A wait is one row with everything about it, and one row for each way to find it: its place in the line of each key, who waits, and when
-//! its time is over.
+//! A wait is one row with everything about it, and one row for each way to find it: its place in the line of each key, who waits, when its time is
+//! over, and for a lock whose it is and which session it goes with.
 
 use super::super::events::Caller;
-use super::super::layout::{self, CALLERS, LINES, TIMERS, WAITS};
+use super::super::layout::{self, CALLERS, LINES, OWNERS, TIMERS, WAITING_SESSIONS, WAITS};
 use super::WaitFor;
 use crate::reply::Reply;
 use crate::row::{RowKey, RowKeyRef, RowRange, RowValue};
@@ -135,6 +135,38 @@ pub(crate) fn parse_caller(row: RowKeyRef<'_>) -> Option<Caller> {
     Some(Caller { node: row.first() & layout::ID_MAX, incarnation: row.second(), seq })
 }
 
+/// The row that finds a wait for a lock by its owner.
+pub(crate) fn owner_row(db: u8, key: &[u8], owner: &[u8], number: u64) -> RowKey {
+    let hash = layout::key_hash(key).rotate_left(1) ^ layout::key_hash(owner);
+    let length = (key.len() as u64).to_be_bytes();
+    let parts: [&[u8]; 4] = [&length, key, owner, &number.to_be_bytes()];
+    RowKey::concat(layout::first(OWNERS, u64::from(db)), hash, &parts)
+}
+
+/// The waits of an owner for a lock behind the wait `number`. (And, in theory, of others: see [`parse_owner`].)
+pub(crate) fn owned_behind(db: u8, key: &[u8], owner: &[u8], number: u64) -> RowRange {
+    RowRange {
+        from: owner_row(db, key, owner, number.saturating_add(1)),
+        to: Some(owner_row(db, key, owner, u64::MAX)),
+    }
+}
+
+/// The wait that a row is about, if it is of this owner for this lock.
+pub(crate) fn parse_owner(row: RowKeyRef<'_>, db: u8, key: &[u8], owner: &[u8]) -> Option<u64> {
+    let number = u64::from_be_bytes(*row.tail.last_chunk()?);
+    (owner_row(db, key, owner, number).borrow() == row).then_some(number)
+}
+
+/// The row that finds a wait by the session that it goes with.
+pub(crate) fn session_row(session: u64, number: u64) -> RowKey {
+    RowKey::concat(layout::first(WAITING_SESSIONS, session), number, &[])
+}
+
+/// The waits that go with a session.
+pub(crate) fn of_session(session: u64) -> RowRange {
+    RowRange::prefix(&layout::first(WAITING_SESSIONS, session).to_be_bytes())
+}
+
 /// Something that is due at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
@@ -222,6 +254,13 @@ mod tests {
         assert_eq!(parse_caller(caller_row(caller).borrow()), Some(caller));
         assert!(callers_before(2, 6).contains(caller_row(caller).borrow()));
         assert!(!callers_before(2, 5).contains(caller_row(caller).borrow()));
+        let owned = owner_row(3, b"key", b"owner", 9);
+        assert_eq!(parse_owner(owned.borrow(), 3, b"key", b"owner"), Some(9));
+        assert_eq!(parse_owner(owned.borrow(), 3, b"keyo", b"wner"), None);
+        assert!(owned_behind(3, b"key", b"owner", 8).contains(owned.borrow()));
+        assert!(!owned_behind(3, b"key", b"owner", 9).contains(owned.borrow()));
+        assert!(of_session(7).contains(session_row(7, 9).borrow()));
+        assert!(!of_session(8).contains(session_row(7, 9).borrow()));
         for at_ms in [0, 255, 256, 1_700_000_000_123, u64::MAX >> 1] {
             let row = Timer::Wait(4).row(at_ms);
             assert_eq!(

@@ -3,8 +3,8 @@
 //! * T1: tokens grow with every grant. T2: holds of one lock are one exclusive or all shared. T3: a hold ends once, for a reason that was there.
 //! * K2: no hold is over before its time, in cluster time and in true time, whatever masters come and go; and it is over when its time is.
 //! * P1: a request is granted at most once, and waits end once. P2: first come, first served. P3: nobody is served late. P4: nobody waits for a lock
-//!   that is free.
-//! * N1: a session ends once, when it is closed or its time is over, and its locks with it.
+//!   that is free, or that its own owner holds.
+//! * N1: a session ends once, when it is closed or its time is over, and its locks and waits with it.
 //! * K1: two clients never believe at the same instant of true time that they hold a lock, unless both share it.
 
 use super::Verdict;
@@ -27,6 +27,7 @@ pub struct Moment {
 #[derive(Clone, Debug)]
 struct Hold {
     key: u8,
+    owner: usize,
     is_shared: bool,
     count: u64,
     until_ms: Option<u64>,
@@ -40,8 +41,10 @@ struct Hold {
 struct Wait {
     caller: Caller,
     key: u8,
+    owner: usize,
     is_shared: bool,
     until_ms: u64,
+    session: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -60,8 +63,8 @@ pub struct Holds {
     asked: BTreeMap<Caller, Ask>,
     last_token: u64,
     holds: BTreeMap<u64, Hold>,
-    /// Until when lock-delays keep locks closed, and whether to everybody: the delay of a shared hold lets others share.
-    closed: BTreeMap<u8, (u64, bool)>,
+    /// Until when lock-delays keep locks closed.
+    closed: BTreeMap<u8, u64>,
     /// Which tokens are shared.
     modes: BTreeMap<u64, bool>,
     /// In the order in which they came.
@@ -107,8 +110,11 @@ impl Holds {
         let ask = self.asked.get(&said.caller).copied();
         let at_ms = said.at_ms;
         // A command that waits may be served at once, by what it found out of date.
-        if let (Some(Ask::Acquire { key, wait_ms, is_shared, .. }), Reply::Waiting(_)) = (ask, &said.reply) {
-            self.waits.push(Wait { caller: said.caller, key, is_shared, until_ms: at_ms + wait_ms });
+        if let (Some(Ask::Acquire { key, owner, wait_ms, is_shared, session, .. }), Reply::Waiting(_)) =
+            (ask, &said.reply)
+        {
+            let until_ms = at_ms + wait_ms;
+            self.waits.push(Wait { caller: said.caller, key, owner, is_shared, until_ms, session });
         }
         match ask {
             Some(Ask::Flush) => self.closed.clear(),
@@ -138,7 +144,8 @@ impl Holds {
             format!("T1: token {token} was granted after {}", self.last_token)
         });
         self.last_token = self.last_token.max(token);
-        let Some(Ask::Acquire { ttl_ms, is_shared, delay_ms, session, .. }) = self.asked(lock.caller) else {
+        let Some(Ask::Acquire { owner, ttl_ms, is_shared, delay_ms, session, .. }) = self.asked(lock.caller)
+        else {
             return verdict
                 .fail(|| format!("P1: token {token} was granted to {:?}, who did not ask", lock.caller));
         };
@@ -150,10 +157,7 @@ impl Holds {
                 format!("T2: token {token} was granted at {at_ms} while {other} is held: {hold:?}")
             });
         }
-        let closed = self
-            .closed
-            .get(&key)
-            .filter(|(until_ms, closes_all)| at_ms <= *until_ms && (*closes_all || !is_shared));
+        let closed = self.closed.get(&key).filter(|until_ms| at_ms <= **until_ms);
         verdict.check(closed.is_none(), || {
             format!("K2: token {token} was granted at {at_ms} during a lock-delay until {closed:?}")
         });
@@ -166,7 +170,8 @@ impl Holds {
         let until_ms = (ttl_ms > 0).then_some(at_ms + ttl_ms);
         let given = (moment.made, ttl_ms);
         self.modes.insert(token, is_shared);
-        self.holds.insert(token, Hold { key, is_shared, count: 1, until_ms, given, delay_ms, session });
+        self.holds
+            .insert(token, Hold { key, owner, is_shared, count: 1, until_ms, given, delay_ms, session });
     }
 
     fn ended(
@@ -219,8 +224,8 @@ impl Holds {
             self.disbelieve(token, moment.now);
         }
         if let Some(from) = closed_from.filter(|_| hold.delay_ms > 0 && !is_taken) {
-            let closed = self.closed.entry(key).or_insert((0, false));
-            *closed = (closed.0.max(from + hold.delay_ms), !hold.is_shared);
+            let closed = self.closed.entry(key).or_insert(0);
+            *closed = (*closed).max(from + hold.delay_ms);
         }
     }
 
@@ -269,8 +274,10 @@ impl Holds {
             return;
         }
         let Some(hold) = self.holds.get_mut(&number(reply)) else { return };
-        let Some(Ask::Acquire { ttl_ms, .. }) = ask else { return };
+        let Some(Ask::Acquire { ttl_ms, delay_ms, session, .. }) = ask else { return };
         hold.count += 1;
+        hold.delay_ms = delay_ms;
+        hold.session = if session > 0 { session } else { hold.session };
         let until_ms = (ttl_ms > 0).then_some(at_ms + ttl_ms);
         if until_ms.is_none() || until_ms > hold.until_ms && hold.until_ms.is_some() {
             hold.given = (moment.made, ttl_ms);
@@ -365,6 +372,8 @@ impl Holds {
     fn session_is_over(&mut self, id: u64, verdict: &mut Verdict) {
         let left = self.holds.iter().find(|(_, hold)| hold.session == id);
         verdict.check(left.is_none(), || format!("N1: session {id} is over, but its lock is held: {left:?}"));
+        let left = self.waits.iter().find(|wait| wait.session == id);
+        verdict.check(left.is_none(), || format!("N1: session {id} is over, but {left:?} waits with it"));
     }
 
     /// After a sweep, nothing is held whose time is over.
@@ -378,18 +387,26 @@ impl Holds {
         }
         let late = self.holds.iter().find(|(_, hold)| hold.until_ms.is_some_and(|until| until < at_ms));
         verdict.check(late.is_none(), || format!("K2: after the sweep at {at_ms}, this is held: {late:?}"));
-        self.closed.retain(|_, (until_ms, _)| *until_ms >= at_ms);
+        self.closed.retain(|_, until_ms| *until_ms >= at_ms);
         let late = self.waits.iter().find(|wait| wait.until_ms <= at_ms);
         verdict.check(late.is_none(), || format!("P1: after the sweep at {at_ms}, {late:?} still waits"));
     }
 
-    /// P4: who is first in line waits because of somebody.
+    /// P4: who is first in line waits because of somebody, and nobody because of itself.
     fn no_idle_lock(&self, at_ms: u64, verdict: &mut Verdict) {
+        for wait in self.waits.iter().filter(|wait| wait.until_ms > at_ms) {
+            let is_its_own = |hold: &&Hold| {
+                (hold.key, hold.owner) == (wait.key, wait.owner) && (wait.is_shared || !hold.is_shared)
+            };
+            let own = self.holds.values().find(is_its_own);
+            verdict.check(own.is_none(), || {
+                format!("P4: at {at_ms} {wait:?} waits, but its owner holds the lock: {own:?}")
+            });
+        }
         let mut looked = BTreeSet::new();
         for first in &self.waits {
             // Those behind one whose time is over wait for the next sweep.
-            let closes = self.closed.get(&first.key);
-            let is_closed = closes.is_some_and(|(_, closes_all)| *closes_all || !first.is_shared);
+            let is_closed = self.closed.contains_key(&first.key);
             if !looked.insert(first.key) || is_closed || first.until_ms <= at_ms {
                 continue;
             }

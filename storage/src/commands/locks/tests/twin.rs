@@ -116,7 +116,28 @@ impl Twin {
                 return;
             };
             self.line.remove(0);
+            let has_lock = reply.starts_with('[');
             self.told.push(format!("{} {reply}", first.seq));
+            if has_lock {
+                self.serve_owner(first.owner);
+            }
+        }
+    }
+
+    /// Who got the lock gets it with all its requests, but for those that want it exclusively while it is shared.
+    fn serve_owner(&mut self, owner: u8) {
+        for wait in std::mem::take(&mut self.line) {
+            let reply = if wait.owner != owner {
+                None
+            } else if wait.until_ms <= self.now_ms {
+                Some("nil".into())
+            } else {
+                Some(self.grant(owner, wait.ttl_ms, wait.is_shared)).filter(|reply| reply != "error")
+            };
+            match reply {
+                Some(reply) => self.told.push(format!("{} {reply}", wait.seq)),
+                None => self.line.push(wait),
+            }
         }
     }
 
