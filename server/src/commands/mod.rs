@@ -84,6 +84,8 @@ pub struct OwnCommand {
     pub while_subscribed: bool,
     /// Whether CLIENT PAUSE WRITE holds it.
     pub pauses: bool,
+    /// Whether it is replicated, with a reply that may be large.
+    pub tells: bool,
     /// Whether what CLIENT CACHING said of the next command outlives it.
     pub keeps_caching: bool,
     /// Whether MONITOR does not show it.
@@ -106,6 +108,7 @@ impl OwnCommand {
         in_multi: InMulti::Queued,
         while_subscribed: false,
         pauses: false,
+        tells: false,
         keeps_caching: false,
         is_secret: false,
         selects: None,

@@ -29,6 +29,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         behind: Behind::Reads,
         in_multi: InMulti::Ends,
         pauses: true,
+        tells: true,
         handler: |connection, state, _| connection.exec(state),
         ..OwnCommand::BASE
     },

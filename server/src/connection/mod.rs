@@ -4,7 +4,11 @@
 //! elsewhere, leaves a place that waits for its answer.
 //!
 //! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way is held back until the
-//! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held.
+//! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held, unless many of
+//! them may have large replies.
+//!
+//! A client that does not read costs little more than the limit of its output: reads are done only while there is room for what they find, and nothing more
+//! is taken from it meanwhile.
 //!
 //! Parts: `state` what it remembers · `places` the sequence of replies · `reads` · `multi` transactions · `pushes` what the client did not ask
 //! for · `serve` its bytes, in and out. Here: requests, and the answers to them.
@@ -27,7 +31,7 @@ use crate::face::Face;
 use crate::resp::{Parser, Request};
 use crate::stats::Sender;
 use bytes::{Bytes, BytesMut};
-use places::{Call, Finding, Place};
+use places::{Call, Place};
 use pushes::Old;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -43,8 +47,10 @@ use tokio::sync::Notify;
 const PLACES_MAX: usize = 4_096;
 /// What is taken from a connection whose command waits, at most.
 const BLOCKED_INPUT_BYTES_MAX: usize = 64 << 10;
-/// Bytes of one connection's writes that are on their way, at most.
-const WRITE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one connection's requests that are on their way, at most.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Writes of one connection on their way whose replies may be large, at most: nobody knows how large before they are there, on every node.
+const TELLS_MAX: usize = 32;
 
 const NO_AUTH: Reply = Reply::error("NOAUTH Authentication required.");
 
@@ -135,12 +141,23 @@ impl Connection {
     /// An answer for a place. Who calls it lets the connection send it.
     pub fn answer(&self, place: u64, answer: Answer) {
         let mut state = self.state.borrow_mut();
+        self.take_answer(place, answer, &mut state);
+        // It may be what a read waited for.
+        self.read_allowed(&mut state);
+        drop(state);
+        self.face.shrink_tracking();
+    }
+
+    fn take_answer(&self, place: u64, answer: Answer, state: &mut State) {
         let Some((waiting, call)) = state.places.take(place) else { return };
         let (mut tracked, mut own) = (Vec::new(), Vec::new());
         let reply = match (answer, waiting) {
             // The log's time has gone on.
-            (Answer::Ran(_), Place::Read(read)) => self.read_here(&read, &mut state),
+            (Answer::Ran(_), Place::Read(read)) => self.read_here(&read, state),
             (Answer::Ran(bytes), waiting) => {
+                if matches!(waiting, Place::Exec(..) | Place::Write { tells: true, .. }) {
+                    state.places.told(bytes.len());
+                }
                 let reply = Reply::decode(&bytes)
                     .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into()));
                 match waiting {
@@ -159,13 +176,7 @@ impl Connection {
             }
             (Answer::Reply(reply), _) => reply,
             (Answer::ReadNow, Place::Read(read)) => {
-                let mut finding = Finding::Reply(Reply::Null);
-                self.face.engine.read(&mut |view| finding = self.look_at(view, &read, false));
-                if matches!(finding, Finding::Due) {
-                    state.places.put_back(place, Place::Read(read), call);
-                    return self.face.engine.expire(self.ticket(place));
-                }
-                self.found(finding, &mut state)
+                return state.places.put_back(place, Place::Allowed(read), call);
             }
             (Answer::ReadNow, _) => Reply::error("ERR a write was answered as a read"),
             (answer @ (Answer::NotDone | Answer::Uncertain), waiting) => {
@@ -180,15 +191,13 @@ impl Connection {
             }
         };
         if let Some(call) = call {
-            self.count(&call, &reply, &state);
+            self.count(&call, &reply, state);
         }
-        self.take_pushed(&mut state);
-        let filling = self.do_own(reply, own, &mut state);
+        self.take_pushed(state);
+        let filling = self.do_own(reply, own, state);
         let protocol = state.protocol;
         state.places.fill(place, filling, protocol);
-        drop(state);
         self.face.tracking.borrow_mut().remember_from_turn(self.id, &tracked);
-        self.face.shrink_tracking();
     }
 
     /// The connection is gone: nobody publishes to it any more.
@@ -235,6 +244,7 @@ impl Connection {
         loop {
             let mut state = self.state.borrow_mut();
             self.take_pushed(&mut state);
+            self.read_allowed(&mut state);
             state.is_out_of_breath = false;
             if state.is_closing || state.is_full(self) {
                 return Ok(());
@@ -369,6 +379,7 @@ impl Connection {
         if own.pauses && self.face.is_paused(true) {
             state.paused = Some(true);
         }
+        let waits = waits || (own.tells && state.must_hear_first(self));
         if waits || state.paused.is_some() {
             state.held = Some(request.clone());
             return;
@@ -405,14 +416,20 @@ impl Connection {
             }
             Handler::Write(_) if state.places.has_reads() => state.held = Some(request),
             Handler::Write(_) => {
-                self.face.show(state.db, &self.address, request.iter());
                 let words: Vec<&[u8]> = request.iter().collect();
-                state.is_blocked = spec.may_block(words.get(1..).unwrap_or_default());
+                let args = words.get(1..).unwrap_or_default();
+                let tells = spec.tells(args);
+                if tells && state.must_hear_first(self) {
+                    state.held = Some(request);
+                    return;
+                }
+                self.face.show(state.db, &self.address, request.iter());
+                state.is_blocked = spec.may_block(args);
                 let payload = self.encode(spec, state.db, &words);
                 let channel = channel_of(spec, &words);
                 let request = Some(request).filter(|_| !state.is_blocked);
                 let call = Call { channel, request, ..call };
-                let place = state.places.push(Place::Write(payload.len()), Some(call));
+                let place = state.places.push(Place::Write { bytes: payload.len(), tells }, Some(call));
                 self.face.engine.write(payload, self.ticket(place));
             }
         }

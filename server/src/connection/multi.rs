@@ -24,6 +24,8 @@ const WATCHED_MAX: usize = 65_536;
 const OVERHEAD: usize = 64;
 
 const ABORTED: Reply = Reply::error("EXECABORT Transaction discarded because of previous errors.");
+const TOO_LARGE: Reply =
+    Reply::error("ERR done, but the replies of the transaction are more than client-output-buffer-limit");
 const QUEUED: Reply = Reply::simple("QUEUED");
 
 /// A transaction that is being queued.
@@ -194,11 +196,15 @@ impl Connection {
         let commands = own.iter().filter(|own| matches!(own.part, Part::Command(_))).count();
         let count = done.len() + commands;
         let (mut done, mut own) = (done.into_iter(), own.into_iter().peekable());
+        let bytes_max = self.face.tunable.borrow().output_bytes_max;
         let mut bytes = BytesMut::new();
         Encoder::new(&mut bytes, state.protocol).put_array(count);
         for index in 0..count {
             let replies = match own.next_if(|own| own.index == index).map(|own| own.part) {
-                Some(Part::Command(request)) => self.run_own(&request, state),
+                Some(Part::Command(request)) => match self.run_own(&request, state) {
+                    _ if bytes.len() > bytes_max => vec![TOO_LARGE],
+                    replies => replies,
+                },
                 Some(Part::Listeners(channel)) => {
                     vec![self.listeners(done.next().unwrap_or(Reply::Null), &channel)]
                 }

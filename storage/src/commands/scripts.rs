@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EVAL",
         summary: "Runs a server-side Lua script.",
-        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient],
+        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient, Flag::Tells],
         differs: "Runs on every node, so it is counted: a script that does more than 5 million steps or holds more than 64 MB is stopped, and nothing of it is \
                   done. No clock: TIME is the log's. Blocking commands do not wait. See scripts.md.",
         handler: Handler::Write(|txn, stamp, args| {
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EVALSHA",
         summary: "Runs a server-side Lua script by its SHA1 digest.",
-        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient],
+        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient, Flag::Tells],
         differs: "As EVAL. A script is known on every node; of those that were only evaluated, never loaded, the newest 1000 are kept.",
         handler: Handler::Write(|txn, stamp, args| {
             reply_of(call_of(args).and_then(|_| {
@@ -73,7 +73,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Loads, shows and forgets scripts: LOAD, EXISTS, SHOW, FLUSH, KILL.",
         arity: Arity::AtLeast(1),
         keys: Keys::None,
-        flags: &[Flag::NoScript],
+        flags: &[Flag::NoScript, Flag::Tells],
         differs: "Scripts are part of the replicated data. KILL finds nothing to kill: scripts stop by themselves. No debugger. SHOW is that of Valkey.",
         handler: Handler::Write(|txn, _, args| script(txn, args)),
         ..SCRIPTING
