@@ -107,6 +107,8 @@ pub struct Face {
     monitors: RefCell<Vec<u64>>,
     /// Connections with replies of this turn.
     answered: RefCell<Vec<Rc<Connection>>>,
+    /// When an attack was last written to the log.
+    warned: Cell<Option<Instant>>,
     /// How many requests are still taken before the node's next turn.
     breath: Cell<usize>,
 }
@@ -145,6 +147,7 @@ impl Face {
             tracking: RefCell::default(),
             monitors: RefCell::default(),
             answered: RefCell::default(),
+            warned: Cell::new(None),
             breath: Cell::new(BREATH),
         });
         face.listen_to_keys();
@@ -346,6 +349,19 @@ impl Face {
                 }
                 (None, None) => {}
             }
+        }
+    }
+
+    /// A connection spoke HTTP. The log gets one line a minute of it, as in Redis.
+    pub(crate) fn warn_of_attack(&self, address: &str) {
+        let now = Instant::now();
+        if self.warned.get().is_none_or(|last| now - last >= Duration::from_secs(60)) {
+            self.warned.set(Some(now));
+            warn!(
+                client = address,
+                "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Warlock. This is likely due to an \
+                 attacker attempting to use Cross Protocol Scripting to compromise it. Connection aborted."
+            );
         }
     }
 

@@ -108,9 +108,15 @@ fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
+/// What is wrong with a connection's name: it stands in the lines of CLIENT LIST.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Reply> {
+    let refused = Reply::error("ERR Client names cannot contain spaces, newlines or special characters.");
+    if is_plain(name) { Ok(()) } else { Err(refused) }
+}
+
 fn set_name(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
-    if !is_plain(args[0]) {
-        return error("ERR Client names cannot contain spaces, newlines or special characters.");
+    if let Err(refused) = check_name(args[0]) {
+        return Effect::Reply(refused);
     }
     state.name = Bytes::copy_from_slice(args[0]);
     Effect::Reply(Reply::Ok)

@@ -1,6 +1,6 @@
 //! Commands about one connection: who it is, which database, which protocol.
 
-use super::{Behind, Effect, InMulti, OwnCommand, error, is};
+use super::{Behind, Effect, InMulti, OwnCommand, client, error, is};
 use crate::connection::{Connection, Replies, State};
 use crate::resp::Protocol;
 use bytes::Bytes;
@@ -200,6 +200,9 @@ fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
             state.set_authenticated(true);
         } else if is(option, "SETNAME") {
             let Some(text) = args.next() else { return wrong_option(option) };
+            if let Err(refused) = client::check_name(text) {
+                return Effect::Reply(refused);
+            }
             name = Some(Bytes::copy_from_slice(text));
         } else {
             return wrong_option(option);

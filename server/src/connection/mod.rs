@@ -64,6 +64,11 @@ fn only_subscriber(name: &str) -> Reply {
     )
 }
 
+/// Whether this begins a line of HTTP: a web page can make its reader's browser send commands in the body of a form.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"HOST:")
+}
+
 /// The channel whose listeners are the reply.
 fn channel_of(spec: &CommandSpec, words: &[&[u8]]) -> Option<Bytes> {
     words.get(1).filter(|_| spec.publishes()).map(|channel| Bytes::copy_from_slice(channel))
@@ -295,6 +300,11 @@ impl Connection {
     fn execute(&self, request: Request, state: &mut State) {
         let words: Vec<&[u8]> = request.iter().collect();
         let Some((name, args)) = words.split_first() else { return };
+        if is_http(name) {
+            self.face.warn_of_attack(&self.address);
+            state.is_closing = true;
+            return self.kill();
+        }
         if let Some(own) = commands::lookup(name) {
             state.last = (own.name, Instant::now());
             state.is_about_clients = own.keeps_caching;

@@ -184,3 +184,44 @@ fn the_node_takes_its_turns_however_much_its_clients_ask() {
         assert!(turns >= 2 * requests / 2_048, "only {turns} turns");
     });
 }
+
+#[test]
+fn what_a_browser_sends_ends_the_connection_before_anything_of_it_is_done() {
+    let settings = || Settings { password: Some("secret".into()), ..Settings::default() };
+    with_face(settings(), async |served| {
+        let bodies: [&[&[u8]]; 4] = [&[b"POST", b"/"], &[b"post"], &[b"Host:", b"x"], &[b"hOsT:"]];
+        for (at, body) in bodies.into_iter().enumerate() {
+            let mut client = served.client().await;
+            if at % 2 == 0 {
+                client.talk("AUTH secret -> +OK").await;
+            }
+            client.send_words(body).await;
+            // It may be closed before it could take this.
+            let _ = client.try_send_words(&[b"PING"]).await;
+            assert!(client.is_closed().await, "{body:?}");
+        }
+        let mut client = served.client().await;
+        client.talk("AUTH secret -> +OK\n MULTI -> +OK\n SET a 1 -> +QUEUED").await;
+        client.send("POST").await;
+        let _ = client.try_send_words(&[b"EXEC"]).await;
+        assert!(client.is_closed().await);
+        let mut client = served.client().await;
+        client.talk("AUTH secret -> +OK\n GET a -> nil").await;
+        assert!(client.ask("HOST").await.starts_with("-ERR unknown command 'HOST'"));
+    });
+}
+
+#[test]
+fn a_name_that_would_forge_a_line_of_the_list_is_refused_by_every_command() {
+    with_face(Settings::default(), async |served| {
+        let mut client = served.client().await;
+        let refusal = "-ERR Client names cannot contain spaces, newlines or special characters.";
+        let forged: &[u8] = b"x\nid=1 addr=10.0.0.1:1";
+        for words in [&[&b"CLIENT"[..], b"SETNAME", forged][..], &[b"HELLO", b"3", b"SETNAME", forged]] {
+            client.send_words(words).await;
+            assert_eq!(client.receive().await, refusal);
+        }
+        // It stays as it was, the protocol, too.
+        client.talk("CLIENT GETNAME -> nil\n HELLO 2 SETNAME good -> [\"server\" \"redis\" \"version\" \"7.2.4\" \"proto\" :2 \"id\" :1 \"mode\" \"standalone\" \"role\" \"master\" \"modules\" []]\n CLIENT GETNAME -> \"good\"").await;
+    });
+}
