@@ -1,6 +1,6 @@
 //! CLIENT: connections, seen and steered from one of them.
 
-use super::{Effect, OwnCommand, error, is, tracking};
+use super::{Effect, OwnCommand, Paused, error, is, tracking};
 use crate::connection::{Connection, Replies, State};
 use crate::resp::Protocol;
 use crate::tracking::Mode;
@@ -12,9 +12,10 @@ use storage::reply::Reply;
 pub(super) const COMMANDS: &[OwnCommand] = &[OwnCommand {
     name: "CLIENT",
     summary: "Tells about connections, names, pauses and closes them.",
-    differs: "Tracking follows the log: a write through any node is told. NO-EVICT and NO-TOUCH change nothing: nothing is evicted.",
+    differs: "Tracking follows the log: a write through any node is told. NO-EVICT and NO-TOUCH change nothing: nothing is evicted. PAUSE and UNPAUSE, as LIST and KILL, are about the clients of the node that is asked; a pause of all does not hold AUTH, HELLO, CLIENT and WARLOCK, so that it can be ended.",
     arity: Arity::AtLeast(1),
     keeps_caching: true,
+    paused: Paused::Never,
     handler: client,
     ..OwnCommand::BASE
 }];

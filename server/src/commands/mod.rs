@@ -61,6 +61,17 @@ pub enum InMulti {
     Refused,
 }
 
+/// Which CLIENT PAUSE holds a command of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// None: it may be what ends the pause, or what must be done before that.
+    Never,
+    /// One of everything.
+    WithAll,
+    /// Also one of writes.
+    AsWrite,
+}
+
 /// Finds the database that a command chooses, in its arguments.
 pub type Selects = fn(&[&[u8]]) -> Option<u8>;
 
@@ -82,8 +93,8 @@ pub struct OwnCommand {
     pub in_multi: InMulti,
     /// Whether a subscriber may send it that speaks RESP2, where messages and replies look alike.
     pub while_subscribed: bool,
-    /// Whether CLIENT PAUSE WRITE holds it.
-    pub pauses: bool,
+    /// Which CLIENT PAUSE holds it.
+    pub paused: Paused,
     /// Whether it is replicated, with a reply that may be large.
     pub tells: bool,
     /// Whether what CLIENT CACHING said of the next command outlives it.
@@ -107,7 +118,7 @@ impl OwnCommand {
         behind: Behind::Nothing,
         in_multi: InMulti::Queued,
         while_subscribed: false,
-        pauses: false,
+        paused: Paused::WithAll,
         tells: false,
         keeps_caching: false,
         is_secret: false,

@@ -25,7 +25,7 @@ pub use places::{Exec, Read};
 pub use serve::serve;
 pub use state::{Replies, State};
 
-use crate::commands::{self, Behind, Effect, InMulti, OwnCommand};
+use crate::commands::{self, Behind, Effect, InMulti, OwnCommand, Paused};
 use crate::engine::{Answer, Ticket};
 use crate::face::Face;
 use crate::resp::{Parser, Request};
@@ -324,6 +324,11 @@ impl Connection {
         if state.is_subscriber() {
             return self.refuse(Some(spec.name), only_subscriber(spec.name), state);
         }
+        if self.face.is_paused(spec.is_write()) {
+            state.paused = Some(spec.is_write());
+            state.held = Some(request);
+            return;
+        }
         if let Some(multi) = &mut state.multi {
             let db = multi.db;
             let payload = || self.encode(spec, db, &words);
@@ -333,11 +338,6 @@ impl Connection {
             }
             let reply = multi.push_data(payload, channel, self.face.settings.limits.request_bytes_max);
             return state.done(reply);
-        }
-        if self.face.is_paused(spec.is_write()) {
-            state.paused = Some(spec.is_write());
-            state.held = Some(request);
-            return;
         }
         self.execute_data(spec, request, state);
     }
@@ -370,6 +370,11 @@ impl Connection {
         if state.is_subscriber() && !own.while_subscribed {
             return self.refuse(Some(own.name), only_subscriber(own.name), state);
         }
+        if own.paused != Paused::Never && self.face.is_paused(own.paused == Paused::AsWrite) {
+            state.paused = Some(own.paused == Paused::AsWrite);
+            state.held = Some(request.clone());
+            return;
+        }
         if state.multi.is_some() {
             match own.in_multi {
                 InMulti::Runs | InMulti::Ends => {}
@@ -386,11 +391,7 @@ impl Connection {
             Behind::Writes => state.places.has_writes(),
             Behind::Everything => !state.places.is_empty(),
         };
-        if own.pauses && self.face.is_paused(true) {
-            state.paused = Some(true);
-        }
-        let waits = waits || (own.tells && state.must_hear_first(self));
-        if waits || state.paused.is_some() {
+        if waits || (own.tells && state.must_hear_first(self)) {
             state.held = Some(request.clone());
             return;
         }

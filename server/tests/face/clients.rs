@@ -225,3 +225,57 @@ fn a_name_that_would_forge_a_line_of_the_list_is_refused_by_every_command() {
         client.talk("CLIENT GETNAME -> nil\n HELLO 2 SETNAME good -> [\"server\" \"redis\" \"version\" \"7.2.4\" \"proto\" :2 \"id\" :1 \"mode\" \"standalone\" \"role\" \"master\" \"modules\" []]\n CLIENT GETNAME -> \"good\"").await;
     });
 }
+
+#[test]
+fn a_pause_of_all_holds_everything_but_what_can_end_it() {
+    with_face(Settings::default(), async |served| {
+        let mut one = served.client().await;
+        let requests = ["PING", "SUBSCRIBE c", "GET a", "SET b 1", "INFO", "MULTI", "QUIT"];
+        let mut held = Vec::new();
+        for _ in requests {
+            held.push(served.client().await);
+        }
+        let (mut queueing, mut known) = (served.client().await, served.client().await);
+        queueing.talk("MULTI -> +OK").await;
+        assert_eq!(one.ask("CLIENT PAUSE 3600000").await, "+OK");
+        let sent = served.face.stats.borrow().bytes_out;
+        for (client, request) in held.iter_mut().zip(requests) {
+            client.send(request).await;
+        }
+        queueing.send("GET a").await;
+        one.send("PING").await;
+        // What is wrong is told at once, as in Redis.
+        let mut heard = 0;
+        for (request, reply) in [
+            ("NONSENSE", "-ERR unknown"),
+            ("GET", "-ERR wrong number"),
+            ("HELLO 2", "*14"),
+            ("CLIENT ID", ":"),
+        ] {
+            known.send(request).await;
+            let raw = known.receive_raw().await;
+            assert!(raw.starts_with(reply.as_bytes()), "{request}: {raw:?}");
+            heard += raw.len() as u64;
+        }
+        let commands =
+            ["cmd=ping", "cmd=subscribe", "cmd=get", "cmd=set", "cmd=info", "cmd=multi", "cmd=quit"];
+        let mut list = String::new();
+        while !commands.iter().all(|command| list.contains(command)) {
+            known.send("CLIENT LIST").await;
+            let raw = known.receive_raw().await;
+            heard += raw.len() as u64;
+            list = String::from_utf8_lossy(&raw).into_owned();
+        }
+        // Nobody else got anything.
+        assert_eq!(served.face.stats.borrow().bytes_out - sent, heard, "{list}");
+        known.talk("CLIENT UNPAUSE -> +OK").await;
+        assert_eq!(one.receive().await, "+PONG");
+        assert_eq!(queueing.receive().await, "+QUEUED");
+        let [ping, subscribe, get, set, .., quit] = &mut held[..] else { panic!("there are seven") };
+        assert_eq!(ping.receive().await, "+PONG");
+        assert_eq!(subscribe.receive().await, "[\"subscribe\" \"c\" :1]");
+        assert_eq!(get.receive().await, "nil");
+        assert_eq!(set.receive().await, "+OK");
+        assert_eq!(quit.receive().await, "+OK");
+    });
+}
