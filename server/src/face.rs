@@ -117,6 +117,16 @@ pub struct Face {
 /// node's own business (the pulse of its lease above all) must not wait until all of them were served.
 const BREATH: usize = 2_048;
 
+/// A byte as MONITOR shows it.
+fn show_byte(line: &mut String, byte: u8) {
+    match byte {
+        b'\'' => line.push('\''),
+        0x07 => line.push_str("\\a"),
+        0x08 => line.push_str("\\b"),
+        byte => line.extend(byte.escape_ascii().map(char::from)),
+    }
+}
+
 impl Face {
     /// A face before `engine`.
     #[must_use]
@@ -435,7 +445,9 @@ impl Face {
         let now = unix_time();
         let mut line = format!("{}.{:06} [{db} {address}]", now.as_secs(), now.subsec_micros());
         for word in words {
-            line += &format!(" \"{}\"", word.escape_ascii());
+            line += " \"";
+            word.iter().for_each(|byte| show_byte(&mut line, *byte));
+            line.push('"');
         }
         let line = Reply::Simple(Bytes::from(line));
         for monitor in self.monitors.borrow().iter() {

@@ -57,6 +57,8 @@ pub enum InMulti {
     Runs,
     /// It runs at once, and ends the transaction.
     Ends,
+    /// It waits for EXEC, and is not done then: this is its reply.
+    Fails(&'static str),
     /// It is not allowed.
     Refused,
 }

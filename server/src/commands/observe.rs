@@ -34,9 +34,11 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "MONITOR",
         summary: "Shows every command that comes to this node.",
+        differs: "AUTH, HELLO and CONFIG are not shown, since they may carry a password (Redis shows AUTH without its arguments); nor are the commands of a transaction or a script one by one.",
         arity: Arity::Exactly(0),
         behind: Behind::Everything,
-        in_multi: InMulti::Refused,
+        in_multi: InMulti::Fails("ERR MONITOR isn't allowed for DENY BLOCKING client"),
+        is_secret: true,
         handler: |connection, state, _| {
             state.is_monitor = true;
             connection.face.set_monitor(connection.id, true);

@@ -324,6 +324,11 @@ impl Connection {
         if state.is_subscriber() {
             return self.refuse(Some(spec.name), only_subscriber(spec.name), state);
         }
+        if state.is_monitor {
+            // A monitor is a kind of replica in Redis.
+            let error = Reply::error("ERR Replica can't interact with the keyspace");
+            return self.refuse(Some(spec.name), error, state);
+        }
         if self.face.is_paused(spec.is_write()) {
             state.paused = Some(spec.is_write());
             state.held = Some(request);
@@ -382,7 +387,7 @@ impl Connection {
                     let error = Reply::error("ERR Command not allowed inside a transaction");
                     return self.refuse(Some(own.name), error, state);
                 }
-                InMulti::Queued => return self.queue_own(own, request, args, state),
+                InMulti::Queued | InMulti::Fails(_) => return self.queue_own(own, request, args, state),
             }
         }
         let waits = match own.behind {
@@ -395,12 +400,13 @@ impl Connection {
             state.held = Some(request.clone());
             return;
         }
-        if !own.is_secret {
-            self.face.show(state.db, &self.address, request.iter());
-        }
         let shown = Some(request.clone()).filter(|_| !own.is_secret);
         let call = Call { name: own.name, since: state.last.1, channel: None, request: shown };
         let effect = (own.handler)(self, state, args);
+        // Behind it, as in Redis: RESET of a monitor is not shown to itself, SELECT shows the database that it chose.
+        if !own.is_secret {
+            self.face.show(state.db, &self.address, request.iter());
+        }
         self.take_effect(effect, call, state);
     }
 

@@ -8,7 +8,7 @@
 use super::places::{Call, Exec, Filling, Own, Part, Place};
 use super::{Connection, State};
 use crate::commands;
-use crate::commands::Effect;
+use crate::commands::{Effect, InMulti};
 use crate::reply;
 use crate::resp::{Encoder, Request};
 use bytes::{Bytes, BytesMut};
@@ -222,6 +222,9 @@ impl Connection {
         let Some(own) = commands::lookup(name) else {
             return vec![storage::commands::unknown_command(name, args)];
         };
+        if let InMulti::Fails(text) = own.in_multi {
+            return vec![Reply::error(text)];
+        }
         match (own.handler)(self, state, args) {
             Effect::Reply(reply) => vec![reply],
             Effect::Many(replies) => replies,

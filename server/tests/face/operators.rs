@@ -184,6 +184,29 @@ fn a_monitor_sees_what_others_do_but_no_password() {
 }
 
 #[test]
+fn a_monitor_reads_no_keys_and_shows_bytes_as_redis_does() {
+    with_face(Settings::default(), async |served| {
+        let (mut monitor, mut client) = (fresh(&served).await, fresh(&served).await);
+        assert_eq!(monitor.ask("MONITOR").await, "+OK");
+        client.send_words(&[b"ECHO", b"it's \"a\" \\ \n\r\t\x07\x08\x00\xff"]).await;
+        client.receive().await;
+        let line = monitor.receive().await;
+        assert!(line.ends_with(r#""ECHO" "it's \"a\" \\ \n\r\t\a\b\x00\xff""#), "{line}");
+        for request in ["GET a", "SET a 1", "PUBLISH c m"] {
+            assert_eq!(monitor.ask(request).await, "-ERR Replica can't interact with the keyspace");
+        }
+        // Nothing is shown behind RESET, not even itself.
+        assert_eq!(monitor.ask("RESET").await, "+RESET");
+        client.talk("SET a 1 -> +OK").await;
+        monitor.talk("GET a -> \"1\"").await;
+        client
+            .talk("MULTI -> +OK\n MONITOR -> +QUEUED\n SET a 2 -> +QUEUED\n EXEC -> [-ERR MONITOR isn't allowed for DENY BLOCKING client +OK]")
+            .await;
+        client.talk("GET a -> \"2\"").await;
+    });
+}
+
+#[test]
 fn config_rewrite_writes_what_was_changed_into_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("node.toml");
