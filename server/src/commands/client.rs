@@ -16,6 +16,26 @@ pub(super) const COMMANDS: &[OwnCommand] = &[OwnCommand {
     arity: Arity::AtLeast(1),
     keeps_caching: true,
     paused: Paused::Never,
+    parts: &[
+        "ID",
+        "GETNAME",
+        "SETNAME",
+        "SETINFO",
+        "INFO",
+        "LIST",
+        "KILL",
+        "NO-EVICT",
+        "NO-TOUCH",
+        "PAUSE",
+        "UNPAUSE",
+        "REPLY",
+        "UNBLOCK",
+        "TRACKING",
+        "CACHING",
+        "TRACKINGINFO",
+        "GETREDIR",
+        "HELP",
+    ],
     handler: client,
     ..OwnCommand::BASE
 }];
@@ -352,7 +372,8 @@ fn describe(connection: &Connection, state: &State) -> String {
     if flags.is_empty() {
         flags.push('N');
     }
-    let (command, at) = state.last;
+    let (name, at) = state.last;
+    let command = state.last_part.map_or(name.to_string(), |part| format!("{name}|{part}")).to_lowercase();
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} qbuf={input} qbuf-free=0 \
          argv-mem={writes} multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} user=default redir={redirect} resp={} \
@@ -368,7 +389,7 @@ fn describe(connection: &Connection, state: &State) -> String {
         state.subscribed.patterns.len(),
         state.multi.as_ref().map_or(-1, |multi| i64::try_from(multi.len()).unwrap_or(i64::MAX)),
         input + writes + output,
-        command.to_ascii_lowercase(),
+        command,
         if state.protocol == Protocol::Resp3 { 3 } else { 2 },
         text(&state.library.0),
         text(&state.library.1),

@@ -10,6 +10,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "MULTI",
         summary: "Starts a transaction: what follows is queued until EXEC.",
+        differs: "A wrong subcommand, or a wrong number of its arguments (`COMMAND COUNT x`), is told by EXEC, not when it is queued.",
         arity: Arity::Exactly(0),
         in_multi: InMulti::Runs,
         handler: |_, state, _| {

@@ -307,6 +307,8 @@ impl Connection {
         }
         if let Some(own) = commands::lookup(name) {
             state.last = (own.name, Instant::now());
+            state.last_part =
+                own.parts.iter().find(|part| args.first().is_some_and(|arg| commands::is(arg, part)));
             state.is_about_clients = own.keeps_caching;
             return self.execute_own(own, &request, args, state);
         }
@@ -314,6 +316,7 @@ impl Connection {
             return self.refuse(None, storage::commands::unknown_command(name, args), state);
         };
         state.last = (spec.name, Instant::now());
+        state.last_part = None;
         state.is_about_clients = false;
         if !spec.arity.allows(args.len()) {
             return self.refuse(Some(spec.name), storage::commands::wrong_arity(spec), state);
@@ -358,22 +361,30 @@ impl Connection {
         state.done(error);
     }
 
+    /// The same for a command of the connection. EXEC drops the transaction and says why, as in Redis also when there is none.
+    fn refuse_own(&self, own: &OwnCommand, error: Reply, state: &mut State) {
+        let error = match error {
+            Reply::Error(text) if own.in_multi == InMulti::Ends => {
+                state.multi = None;
+                state.watching.clear();
+                let why = String::from_utf8_lossy(text.strip_prefix(b"ERR ").unwrap_or(&text)).into_owned();
+                Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into())
+            }
+            error => error,
+        };
+        self.refuse(Some(own.name), error, state);
+    }
+
     /// A command about the connection or the node.
     fn execute_own(&self, own: &'static OwnCommand, request: &Request, args: &[&[u8]], state: &mut State) {
         if !own.arity.allows(args.len()) {
-            if own.in_multi == InMulti::Ends {
-                // Redis says so also when there is no transaction to discard.
-                state.multi = None;
-                state.watching.clear();
-                return state.done(own.wrong_arity_ends());
-            }
-            return self.refuse(Some(own.name), own.wrong_arity(), state);
+            return self.refuse_own(own, own.wrong_arity(), state);
         }
         if !state.is_authenticated && !own.before_auth {
-            return self.refuse(Some(own.name), NO_AUTH, state);
+            return self.refuse_own(own, NO_AUTH, state);
         }
         if state.is_subscriber() && !own.while_subscribed {
-            return self.refuse(Some(own.name), only_subscriber(own.name), state);
+            return self.refuse_own(own, only_subscriber(own.name), state);
         }
         if own.paused != Paused::Never && self.face.is_paused(own.paused == Paused::AsWrite) {
             state.paused = Some(own.paused == Paused::AsWrite);

@@ -51,6 +51,8 @@ pub struct State {
     pub(super) is_about_clients: bool,
     /// The last command, and when it came.
     pub last: (&'static str, Instant),
+    /// Its subcommand.
+    pub last_part: Option<&'static &'static str>,
     pub(super) parser: Parser,
     pub(super) input: BytesMut,
     pub(super) places: Places,
@@ -83,6 +85,7 @@ impl State {
             caching: None,
             is_about_clients: false,
             last: ("NULL", since),
+            last_part: None,
             parser,
             input: BytesMut::new(),
             places: Places::default(),

@@ -13,7 +13,7 @@ fn clients_are_listed_named_and_killed() {
         let list = one.ask("CLIENT LIST").await;
         assert_eq!(list.matches("id=").count(), 2, "{list}");
         assert!(
-            list.contains("name=other") && list.contains(" db=3 ") && list.contains("cmd=client "),
+            list.contains("name=other") && list.contains(" db=3 ") && list.contains("cmd=client|list "),
             "{list}"
         );
         let list = one.ask(&format!("CLIENT LIST ID {}", &other_id[1..])).await;

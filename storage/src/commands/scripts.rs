@@ -383,8 +383,8 @@ fn script(txn: &mut Txn<'_>, args: &Args<'_>) -> Reply {
             let source = txn.look(|view| known(view, sha));
             source.map_or_else(|_| Reply::error("NOSCRIPT No matching script."), Reply::Bulk)
         }
-        [name, mode @ ..] if is(name, "FLUSH") && mode.len() < 2 => {
-            if mode.iter().any(|mode| !is(mode, "ASYNC") && !is(mode, "SYNC")) {
+        [name, mode @ ..] if is(name, "FLUSH") => {
+            if mode.len() > 1 || mode.iter().any(|mode| !is(mode, "ASYNC") && !is(mode, "SYNC")) {
                 return Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
             }
             txn.flush_scripts();
@@ -394,8 +394,7 @@ fn script(txn: &mut Txn<'_>, args: &Args<'_>) -> Reply {
         [name] if is(name, "HELP") => Reply::Array(HELP.iter().map(|line| Reply::simple(line)).collect()),
         [name, ..] => {
             let text = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
-            let is_known =
-                ["LOAD", "EXISTS", "SHOW", "FLUSH", "KILL", "HELP"].iter().any(|known| is(name, known));
+            let is_known = ["LOAD", "EXISTS", "SHOW", "KILL", "HELP"].iter().any(|known| is(name, known));
             if is_known {
                 return errors::wrong_arity_of(&format!("script|{}", text.to_lowercase()));
             }
