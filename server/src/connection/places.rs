@@ -20,6 +20,8 @@ pub enum Place {
         bytes: usize,
         /// Whether its reply may be large.
         tells: bool,
+        /// Keys that it may have read, for a client that caches.
+        tracked: Vec<Bytes>,
     },
     /// A transaction on its way, its size, and what of it the connection does itself.
     Exec(usize, Exec),
@@ -231,7 +233,7 @@ impl Places {
             *count = if is_more { *count + by } else { count.saturating_sub(by) };
         };
         match place {
-            Place::Write { bytes, tells } => {
+            Place::Write { bytes, tells, .. } => {
                 change(&mut self.writes, 1);
                 change(&mut self.tells, usize::from(*tells));
                 change(&mut self.request_bytes, *bytes);

@@ -8,15 +8,15 @@ use super::{Connection, State};
 use crate::resp::Request;
 use bytes::Bytes;
 use std::time::Duration;
-use storage::commands::{Handler, lookup};
+use storage::commands::{Group, lookup};
 use storage::machine::View;
 use storage::reply::Reply;
 
-/// The keys that a reading command names.
+/// The keys that a command reads. Of a script that goes through the log it is known only which it names; what it read there without a name is not known.
 pub(super) fn keys_read(request: &Request) -> Vec<Bytes> {
     let words: Vec<&[u8]> = request.iter().collect();
     let Some((name, args)) = words.split_first() else { return Vec::new() };
-    let reads = lookup(name).filter(|spec| matches!(spec.handler, Handler::Read(_)));
+    let reads = lookup(name).filter(|spec| !spec.is_write() || spec.group == Group::Scripting);
     let positions = reads.map(|spec| spec.keys.positions(args)).unwrap_or_default();
     positions.into_iter().filter_map(|at| args.get(at)).map(|key| Bytes::copy_from_slice(key)).collect()
 }
