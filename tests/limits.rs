@@ -18,7 +18,11 @@ fn node(flags: &[&str]) -> Cluster {
 
 /// The memory of the node's process that is in use.
 fn resident(cluster: &Cluster) -> u64 {
-    let pid = cluster.pid(1).expect("the node runs");
+    resident_of(cluster, 1)
+}
+
+fn resident_of(cluster: &Cluster, node: u16) -> u64 {
+    let pid = cluster.pid(node).expect("the node runs");
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4_096
 }
@@ -29,6 +33,18 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
         bytes.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
     }
     bytes
+}
+
+/// Waits until much waits for so many clients of a node that do not read.
+fn wait_for_full_output(client: &mut Client, clients: usize) {
+    wait_for("the lazy clients' output to be full", || {
+        let list = client.must(&["CLIENT", "LIST"]).text().unwrap();
+        let full = list.lines().filter(|line| {
+            let output = line.split(' ').find_map(|field| field.strip_prefix("omem=")).unwrap();
+            output.parse::<u64>().unwrap() >= 6 * MB
+        });
+        (full.count() == clients).then_some(())
+    });
 }
 
 #[test]
@@ -43,20 +59,44 @@ fn who_does_not_read_its_replies_costs_little_and_stalls_nobody() {
     for stream in &mut lazy {
         stream.write_all(&gets).unwrap();
     }
-    wait_for("the lazy clients' output to be full", || {
-        let list = good.must(&["CLIENT", "LIST"]).text().unwrap();
-        let full = list.lines().filter(|line| {
-            let output = line.split(' ').find_map(|field| field.strip_prefix("omem=")).unwrap();
-            output.parse::<u64>().unwrap() >= 6 * MB
-        });
-        (full.count() == 8).then_some(())
-    });
+    wait_for_full_output(&mut good, 8);
     for n in 0..100 {
         assert_eq!(good.must(&["SET", "n", &n.to_string()]), "+OK");
         assert_eq!(good.must(&["GET", "n"]).text(), Some(n.to_string()));
     }
     let grown = resident(&cluster).saturating_sub(before);
     assert!(grown < 256 * MB, "eight lazy clients cost {} MB", grown / MB);
+}
+
+/// Reads that the master must allow, and commands of the log whose replies nobody knows before every node has made them.
+#[test]
+fn who_does_not_read_from_a_member_costs_little_on_every_node() {
+    let flags = vec!["--client-output-buffer-limit".into(), "8mb".into()];
+    let cluster = Cluster::with(Options { flags, ..Options::new(WARLOCK, 3) });
+    let member = (1..=3).find(|node| *node != cluster.master()).unwrap();
+    let mut good = cluster.client(member);
+    assert_eq!(good.must(&[&b"SET"[..], b"large", &[b'x'; 1 << 20]]), "+OK");
+    let before: Vec<u64> = (1..=3).map(|node| resident_of(&cluster, node)).collect();
+    let mut lazy = Vec::new();
+    for words in [
+        &[&b"GET"[..], b"large"][..],
+        &[b"EVAL", b"return redis.call('get', 'large')", b"0"],
+        &[b"GETEX", b"large", b"EX", b"1000"],
+    ] {
+        let mut stream = TcpStream::connect(cluster.address(member)).unwrap();
+        stream.write_all(&request(words).repeat(1_000)).unwrap();
+        lazy.push(stream);
+    }
+    wait_for_full_output(&mut good, lazy.len());
+    for n in 0..50 {
+        assert_eq!(good.must(&["SET", "n", &n.to_string()]), "+OK");
+        assert_eq!(good.must(&["GET", "n"]).text(), Some(n.to_string()));
+    }
+    for (node, before) in (1..=3).zip(before) {
+        let grown = resident_of(&cluster, node).saturating_sub(before);
+        println!("node {node}: {} MB", grown / MB);
+        assert!(grown < 400 * MB, "three lazy clients cost {} MB on node {node}", grown / MB);
+    }
 }
 
 #[test]

@@ -107,6 +107,8 @@ pub struct Face {
     monitors: RefCell<Vec<u64>>,
     /// Connections with replies of this turn.
     answered: RefCell<Vec<Rc<Connection>>>,
+    /// When an attack was last written to the log.
+    warned: Cell<Option<Instant>>,
     /// How many requests are still taken before the node's next turn.
     breath: Cell<usize>,
 }
@@ -114,6 +116,16 @@ pub struct Face {
 /// Requests that are taken between two turns of the node, at most. Node and clients share one thread: if thousands of clients send at once, the
 /// node's own business (the pulse of its lease above all) must not wait until all of them were served.
 const BREATH: usize = 2_048;
+
+/// A byte as MONITOR shows it.
+fn show_byte(line: &mut String, byte: u8) {
+    match byte {
+        b'\'' => line.push('\''),
+        0x07 => line.push_str("\\a"),
+        0x08 => line.push_str("\\b"),
+        byte => line.extend(byte.escape_ascii().map(char::from)),
+    }
+}
 
 impl Face {
     /// A face before `engine`.
@@ -145,6 +157,7 @@ impl Face {
             tracking: RefCell::default(),
             monitors: RefCell::default(),
             answered: RefCell::default(),
+            warned: Cell::new(None),
             breath: Cell::new(BREATH),
         });
         face.listen_to_keys();
@@ -349,6 +362,19 @@ impl Face {
         }
     }
 
+    /// A connection spoke HTTP. The log gets one line a minute of it, as in Redis.
+    pub(crate) fn warn_of_attack(&self, address: &str) {
+        let now = Instant::now();
+        if self.warned.get().is_none_or(|last| now - last >= Duration::from_secs(60)) {
+            self.warned.set(Some(now));
+            warn!(
+                client = address,
+                "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Warlock. This is likely due to an \
+                 attacker attempting to use Cross Protocol Scripting to compromise it. Connection aborted."
+            );
+        }
+    }
+
     // ---- turns ----
 
     /// The node takes a turn: behind it, so many requests more are taken.
@@ -419,7 +445,9 @@ impl Face {
         let now = unix_time();
         let mut line = format!("{}.{:06} [{db} {address}]", now.as_secs(), now.subsec_micros());
         for word in words {
-            line += &format!(" \"{}\"", word.escape_ascii());
+            line += " \"";
+            word.iter().for_each(|byte| show_byte(&mut line, *byte));
+            line.push('"');
         }
         let line = Reply::Simple(Bytes::from(line));
         for monitor in self.monitors.borrow().iter() {

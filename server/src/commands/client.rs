@@ -1,6 +1,6 @@
 //! CLIENT: connections, seen and steered from one of them.
 
-use super::{Effect, OwnCommand, error, is, tracking};
+use super::{Effect, OwnCommand, Paused, error, is, tracking};
 use crate::connection::{Connection, Replies, State};
 use crate::resp::Protocol;
 use crate::tracking::Mode;
@@ -12,9 +12,30 @@ use storage::reply::Reply;
 pub(super) const COMMANDS: &[OwnCommand] = &[OwnCommand {
     name: "CLIENT",
     summary: "Tells about connections, names, pauses and closes them.",
-    differs: "Tracking follows the log: a write through any node is told. NO-EVICT and NO-TOUCH change nothing: nothing is evicted.",
+    differs: "Tracking follows the log: a write through any node is told. NO-EVICT and NO-TOUCH change nothing: nothing is evicted. PAUSE and UNPAUSE, as LIST and KILL, are about the clients of the node that is asked; a pause of all does not hold AUTH, HELLO, CLIENT and WARLOCK, so that it can be ended.",
     arity: Arity::AtLeast(1),
     keeps_caching: true,
+    paused: Paused::Never,
+    parts: &[
+        "ID",
+        "GETNAME",
+        "SETNAME",
+        "SETINFO",
+        "INFO",
+        "LIST",
+        "KILL",
+        "NO-EVICT",
+        "NO-TOUCH",
+        "PAUSE",
+        "UNPAUSE",
+        "REPLY",
+        "UNBLOCK",
+        "TRACKING",
+        "CACHING",
+        "TRACKINGINFO",
+        "GETREDIR",
+        "HELP",
+    ],
     handler: client,
     ..OwnCommand::BASE
 }];
@@ -108,9 +129,15 @@ fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
+/// What is wrong with a connection's name: it stands in the lines of CLIENT LIST.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Reply> {
+    let refused = Reply::error("ERR Client names cannot contain spaces, newlines or special characters.");
+    if is_plain(name) { Ok(()) } else { Err(refused) }
+}
+
 fn set_name(_: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
-    if !is_plain(args[0]) {
-        return error("ERR Client names cannot contain spaces, newlines or special characters.");
+    if let Err(refused) = check_name(args[0]) {
+        return Effect::Reply(refused);
     }
     state.name = Bytes::copy_from_slice(args[0]);
     Effect::Reply(Reply::Ok)
@@ -345,7 +372,8 @@ fn describe(connection: &Connection, state: &State) -> String {
     if flags.is_empty() {
         flags.push('N');
     }
-    let (command, at) = state.last;
+    let (name, at) = state.last;
+    let command = state.last_part.map_or(name.to_string(), |part| format!("{name}|{part}")).to_lowercase();
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={} qbuf={input} qbuf-free=0 \
          argv-mem={writes} multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events=r cmd={} user=default redir={redirect} resp={} \
@@ -361,7 +389,7 @@ fn describe(connection: &Connection, state: &State) -> String {
         state.subscribed.patterns.len(),
         state.multi.as_ref().map_or(-1, |multi| i64::try_from(multi.len()).unwrap_or(i64::MAX)),
         input + writes + output,
-        command.to_ascii_lowercase(),
+        command,
         if state.protocol == Protocol::Resp3 { 3 } else { 2 },
         text(&state.library.0),
         text(&state.library.1),

@@ -9,6 +9,8 @@ use storage::reply::Reply;
 pub(super) const COMMANDS: &[OwnCommand] = &[OwnCommand {
     name: "COMMAND",
     summary: "Tells about the commands: COUNT, DOCS, GETKEYS, INFO, LIST.",
+    differs: "Subcommands (`client|list`) have no entries of their own, and there are no key specifications, tips or descriptions of arguments.",
+    parts: &["COUNT", "DOCS", "GETKEYS", "INFO", "LIST", "HELP"],
     handler: command,
     ..OwnCommand::BASE
 }];
@@ -63,9 +65,9 @@ impl Known {
                 let class = if matches!(spec.handler, Handler::Read(_)) { "readonly" } else { "write" };
                 let mut flags = vec![class];
                 flags.extend(spec.flags.contains(&Flag::Grows).then_some("denyoom"));
-                flags.extend(spec.flags.contains(&Flag::Fast).then_some("fast"));
                 flags.extend(spec.flags.contains(&Flag::NoScript).then_some("noscript"));
                 flags.extend(spec.may_block(&[]).then_some("blocking"));
+                flags.extend(spec.flags.contains(&Flag::Fast).then_some("fast"));
                 flags
             }
             Known::Own(own) => {
@@ -87,6 +89,7 @@ impl Known {
         };
         let flags = self.flags();
         categories.push(if flags.contains(&"fast") { "@fast" } else { "@slow" }.to_string());
+        categories.extend(flags.contains(&"blocking").then(|| "@blocking".to_string()));
         categories
     }
 

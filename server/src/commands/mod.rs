@@ -57,8 +57,21 @@ pub enum InMulti {
     Runs,
     /// It runs at once, and ends the transaction.
     Ends,
+    /// It waits for EXEC, and is not done then: this is its reply.
+    Fails(&'static str),
     /// It is not allowed.
     Refused,
+}
+
+/// Which CLIENT PAUSE holds a command of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// None: it may be what ends the pause, or what must be done before that.
+    Never,
+    /// One of everything.
+    WithAll,
+    /// Also one of writes.
+    AsWrite,
 }
 
 /// Finds the database that a command chooses, in its arguments.
@@ -74,6 +87,8 @@ pub struct OwnCommand {
     pub differs: &'static str,
     /// How many arguments it takes.
     pub arity: Arity,
+    /// Its subcommands, in capitals.
+    pub parts: &'static [&'static str],
     /// Whether it is allowed before AUTH.
     pub before_auth: bool,
     /// What it waits for.
@@ -82,8 +97,10 @@ pub struct OwnCommand {
     pub in_multi: InMulti,
     /// Whether a subscriber may send it that speaks RESP2, where messages and replies look alike.
     pub while_subscribed: bool,
-    /// Whether CLIENT PAUSE WRITE holds it.
-    pub pauses: bool,
+    /// Which CLIENT PAUSE holds it.
+    pub paused: Paused,
+    /// Whether it is replicated, with a reply that may be large.
+    pub tells: bool,
     /// Whether what CLIENT CACHING said of the next command outlives it.
     pub keeps_caching: bool,
     /// Whether MONITOR does not show it.
@@ -101,11 +118,13 @@ impl OwnCommand {
         summary: "",
         differs: "",
         arity: Arity::AtLeast(0),
+        parts: &[],
         before_auth: false,
         behind: Behind::Nothing,
         in_multi: InMulti::Queued,
         while_subscribed: false,
-        pauses: false,
+        paused: Paused::WithAll,
+        tells: false,
         keeps_caching: false,
         is_secret: false,
         selects: None,
@@ -117,16 +136,6 @@ impl OwnCommand {
     pub fn wrong_arity(&self) -> Reply {
         let name = self.name.to_ascii_lowercase();
         Reply::Error(format!("ERR wrong number of arguments for '{name}' command").into())
-    }
-
-    /// The same where it would have ended a transaction: it ends it by dropping it.
-    #[must_use]
-    pub fn wrong_arity_ends(&self) -> Reply {
-        let name = self.name.to_ascii_lowercase();
-        let text = format!(
-            "EXECABORT Transaction discarded because of: wrong number of arguments for '{name}' command"
-        );
-        Reply::Error(text.into())
     }
 }
 
@@ -170,11 +179,17 @@ fn wrong_subcommand_arity(command: &str, name: &[u8]) -> Effect {
     error(format!("ERR wrong number of arguments for '{command}|{name}' command"))
 }
 
+/// The same, as subcommands say it that count their arguments themselves.
+fn wrong_use(command: &str, name: &[u8]) -> Effect {
+    let name = String::from_utf8_lossy(name).into_owned();
+    error(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP."))
+}
+
 /// What HELP answers.
 fn help(lines: &[&'static str]) -> Reply {
     Reply::Array(lines.iter().map(|line| Reply::simple(line)).collect())
 }
 
-fn is(arg: &[u8], word: &str) -> bool {
+pub(crate) fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }

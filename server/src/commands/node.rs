@@ -1,6 +1,6 @@
 //! Commands about the node as a whole.
 
-use super::{Behind, Effect, InMulti, OwnCommand, error, is};
+use super::{Behind, Effect, InMulti, OwnCommand, Paused, error, is};
 use crate::engine::Ticket;
 use crate::stats::unix_time;
 use bytes::Bytes;
@@ -88,6 +88,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         summary: "Administers the cluster; WARLOCK HELP lists what there is.",
         arity: Arity::AtLeast(1),
         in_multi: InMulti::Refused,
+        paused: Paused::Never,
         handler: |_, _, args| Effect::Admin(args.iter().map(|arg| Bytes::copy_from_slice(arg)).collect()),
         ..OwnCommand::BASE
     },

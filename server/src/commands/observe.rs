@@ -14,6 +14,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         differs: "The names are Redis's where the setting is; most of Redis's settings do not exist.",
         arity: Arity::AtLeast(1),
         is_secret: true,
+        parts: &["GET", "SET", "RESETSTAT", "REWRITE", "HELP"],
         handler: config,
         ..OwnCommand::BASE
     },
@@ -21,6 +22,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "SLOWLOG",
         summary: "Shows commands that took long on this node: GET, LEN, RESET.",
         arity: Arity::AtLeast(1),
+        parts: &["GET", "LEN", "RESET", "HELP"],
         handler: slowlog,
         ..OwnCommand::BASE
     },
@@ -28,15 +30,18 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "LATENCY",
         summary: "Shows samples of slow commands: LATEST, HISTORY, HISTOGRAM, DOCTOR, RESET.",
         arity: Arity::AtLeast(1),
+        parts: &["LATEST", "HISTORY", "HISTOGRAM", "DOCTOR", "RESET", "HELP"],
         handler: latency,
         ..OwnCommand::BASE
     },
     OwnCommand {
         name: "MONITOR",
         summary: "Shows every command that comes to this node.",
+        differs: "AUTH, HELLO and CONFIG are not shown, since they may carry a password (Redis shows AUTH without its arguments); nor are the commands of a transaction or a script one by one.",
         arity: Arity::Exactly(0),
         behind: Behind::Everything,
-        in_multi: InMulti::Refused,
+        in_multi: InMulti::Fails("ERR MONITOR isn't allowed for DENY BLOCKING client"),
+        is_secret: true,
         handler: |connection, state, _| {
             state.is_monitor = true;
             connection.face.set_monitor(connection.id, true);
@@ -141,7 +146,8 @@ fn slowlog(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
             });
             Effect::Reply(Reply::Array(rows.collect()))
         }
-        [what, ..] if ["GET", "LEN", "RESET", "HELP"].iter().any(|known| is(what, known)) => {
+        [what, ..] if is(what, "GET") => super::wrong_use("SLOWLOG", what),
+        [what, ..] if ["LEN", "RESET", "HELP"].iter().any(|known| is(what, known)) => {
             super::wrong_subcommand_arity("slowlog", what)
         }
         [what, ..] => super::unknown_subcommand("SLOWLOG", what),

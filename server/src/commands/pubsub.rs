@@ -42,6 +42,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         name: "PUBSUB",
         summary: "Tells who listens on this node: CHANNELS, NUMSUB, NUMPAT.",
         arity: Arity::AtLeast(1),
+        parts: &["CHANNELS", "NUMSUB", "NUMPAT", "HELP"],
         handler: pubsub,
         ..OwnCommand::BASE
     },
@@ -115,9 +116,7 @@ fn pubsub(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
         [what] if is(what, "NUMPAT") => Reply::count(known.patterns()),
         [what] if is(what, "HELP") => super::help(HELP),
         [what, ..] if is(what, "CHANNELS") => {
-            return error(
-                "ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.",
-            );
+            return super::wrong_use("PUBSUB", what);
         }
         [what, ..] if is(what, "NUMPAT") => {
             return super::wrong_subcommand_arity("pubsub", what);

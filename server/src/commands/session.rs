@@ -1,6 +1,6 @@
 //! Commands about one connection: who it is, which database, which protocol.
 
-use super::{Behind, Effect, InMulti, OwnCommand, error, is};
+use super::{Behind, Effect, InMulti, OwnCommand, Paused, client, error, is};
 use crate::connection::{Connection, Replies, State};
 use crate::resp::Protocol;
 use bytes::Bytes;
@@ -34,6 +34,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         before_auth: true,
         behind: Behind::Everything,
         is_secret: true,
+        paused: Paused::Never,
         handler: hello,
         ..OwnCommand::BASE
     },
@@ -43,6 +44,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         arity: Arity::AtLeast(1),
         before_auth: true,
         is_secret: true,
+        paused: Paused::Never,
         handler: auth,
         ..OwnCommand::BASE
     },
@@ -200,6 +202,9 @@ fn hello(connection: &Connection, state: &mut State, args: &[&[u8]]) -> Effect {
             state.set_authenticated(true);
         } else if is(option, "SETNAME") {
             let Some(text) = args.next() else { return wrong_option(option) };
+            if let Err(refused) = client::check_name(text) {
+                return Effect::Reply(refused);
+            }
             name = Some(Bytes::copy_from_slice(text));
         } else {
             return wrong_option(option);

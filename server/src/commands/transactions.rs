@@ -1,6 +1,6 @@
 //! MULTI and what belongs to it. The work is in `connection::multi`.
 
-use super::{Behind, Effect, InMulti, OwnCommand, error};
+use super::{Behind, Effect, InMulti, OwnCommand, Paused, error};
 use crate::connection::{Multi, Read};
 use bytes::Bytes;
 use storage::commands::Arity;
@@ -10,6 +10,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
     OwnCommand {
         name: "MULTI",
         summary: "Starts a transaction: what follows is queued until EXEC.",
+        differs: "A wrong subcommand, or a wrong number of its arguments (`COMMAND COUNT x`), is told by EXEC, not when it is queued.",
         arity: Arity::Exactly(0),
         in_multi: InMulti::Runs,
         handler: |_, state, _| {
@@ -28,7 +29,8 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         arity: Arity::Exactly(0),
         behind: Behind::Reads,
         in_multi: InMulti::Ends,
-        pauses: true,
+        paused: Paused::AsWrite,
+        tells: true,
         handler: |connection, state, _| connection.exec(state),
         ..OwnCommand::BASE
     },

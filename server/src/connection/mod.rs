@@ -4,11 +4,16 @@
 //! elsewhere, leaves a place that waits for its answer.
 //!
 //! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way is held back until the
-//! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held.
+//! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held, unless many of
+//! them may have large replies.
+//!
+//! A client that does not read costs little more than the limit of its output: reads are done only while there is room for what they find, and nothing more
+//! is taken from it meanwhile.
 //!
 //! Parts: `state` what it remembers · `places` the sequence of replies · `reads` · `multi` transactions · `pushes` what the client did not ask
-//! for · `serve` its bytes, in and out. Here: requests, and the answers to them.
+//! for · `answers` what comes back · `serve` its bytes, in and out. Here: requests.
 
+mod answers;
 mod multi;
 mod places;
 mod pushes;
@@ -21,13 +26,13 @@ pub use places::{Exec, Read};
 pub use serve::serve;
 pub use state::{Replies, State};
 
-use crate::commands::{self, Behind, Effect, InMulti, OwnCommand};
-use crate::engine::{Answer, Ticket};
+use crate::commands::{self, Behind, Effect, InMulti, OwnCommand, Paused};
+use crate::engine::Ticket;
 use crate::face::Face;
 use crate::resp::{Parser, Request};
 use crate::stats::Sender;
 use bytes::{Bytes, BytesMut};
-use places::{Call, Finding, Place};
+use places::{Call, Place};
 use pushes::Old;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -43,8 +48,10 @@ use tokio::sync::Notify;
 const PLACES_MAX: usize = 4_096;
 /// What is taken from a connection whose command waits, at most.
 const BLOCKED_INPUT_BYTES_MAX: usize = 64 << 10;
-/// Bytes of one connection's writes that are on their way, at most.
-const WRITE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one connection's requests that are on their way, at most.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+/// Writes of one connection on their way whose replies may be large, at most: nobody knows how large before they are there, on every node.
+const TELLS_MAX: usize = 32;
 
 const NO_AUTH: Reply = Reply::error("NOAUTH Authentication required.");
 
@@ -56,6 +63,11 @@ fn only_subscriber(name: &str) -> Reply {
         )
         .into(),
     )
+}
+
+/// Whether this begins a line of HTTP: a web page can make its reader's browser send commands in the body of a form.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"HOST:")
 }
 
 /// The channel whose listeners are the reply.
@@ -132,78 +144,11 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// An answer for a place. Who calls it lets the connection send it.
-    pub fn answer(&self, place: u64, answer: Answer) {
-        let mut state = self.state.borrow_mut();
-        let Some((waiting, call)) = state.places.take(place) else { return };
-        let (mut tracked, mut own) = (Vec::new(), Vec::new());
-        let reply = match (answer, waiting) {
-            // The log's time has gone on.
-            (Answer::Ran(_), Place::Read(read)) => self.read_here(&read, &mut state),
-            (Answer::Ran(bytes), waiting) => {
-                let reply = Reply::decode(&bytes)
-                    .unwrap_or_else(|error| Reply::Error(format!("ERR damaged reply: {error:?}").into()));
-                match waiting {
-                    Place::Exec(_, exec) => {
-                        if matches!(reply, Reply::Array(_)) {
-                            tracked = exec.tracked;
-                        }
-                        own = exec.own;
-                        reply
-                    }
-                    _ => match call.as_ref().and_then(|call| call.channel.as_ref()) {
-                        Some(channel) => self.listeners(reply, channel),
-                        None => reply,
-                    },
-                }
-            }
-            (Answer::Reply(reply), _) => reply,
-            (Answer::ReadNow, Place::Read(read)) => {
-                let mut finding = Finding::Reply(Reply::Null);
-                self.face.engine.read(&mut |view| finding = self.look_at(view, &read, false));
-                if matches!(finding, Finding::Due) {
-                    state.places.put_back(place, Place::Read(read), call);
-                    return self.face.engine.expire(self.ticket(place));
-                }
-                self.found(finding, &mut state)
-            }
-            (Answer::ReadNow, _) => Reply::error("ERR a write was answered as a read"),
-            (answer @ (Answer::NotDone | Answer::Uncertain), waiting) => {
-                if matches!(waiting, Place::Read(Read::Watch(..))) {
-                    state.watching.lose();
-                }
-                Reply::error(if answer == Answer::NotDone || matches!(waiting, Place::Read(_)) {
-                    "CLUSTERDOWN no master took the command in time; it was certainly not done, try again"
-                } else {
-                    "UNCERTAIN no answer in time: the command may or may not have run; check before you repeat it"
-                })
-            }
-        };
-        if let Some(call) = call {
-            self.count(&call, &reply, &state);
-        }
-        self.take_pushed(&mut state);
-        let filling = self.do_own(reply, own, &mut state);
-        let protocol = state.protocol;
-        state.places.fill(place, filling, protocol);
-        drop(state);
-        self.face.tracking.borrow_mut().remember_from_turn(self.id, &tracked);
-        self.face.shrink_tracking();
-    }
-
     /// The connection is gone: nobody publishes to it any more.
     pub fn unsubscribe(&self) {
         let mut state = self.state.borrow_mut();
         self.face.subscribe(|all| all.remove_all(self.id, &mut state.subscribed));
         self.face.stop_tracking(self.id);
-    }
-
-    /// The reply to PUBLISH: how many clients of this node listen.
-    fn listeners(&self, reply: Reply, channel: &[u8]) -> Reply {
-        match reply {
-            Reply::Integer(_) => Reply::count(self.face.subscriptions.borrow().receivers(channel)),
-            other => other,
-        }
     }
 
     /// A command has its reply.
@@ -235,6 +180,7 @@ impl Connection {
         loop {
             let mut state = self.state.borrow_mut();
             self.take_pushed(&mut state);
+            self.read_allowed(&mut state);
             state.is_out_of_breath = false;
             if state.is_closing || state.is_full(self) {
                 return Ok(());
@@ -285,8 +231,15 @@ impl Connection {
     fn execute(&self, request: Request, state: &mut State) {
         let words: Vec<&[u8]> = request.iter().collect();
         let Some((name, args)) = words.split_first() else { return };
+        if is_http(name) {
+            self.face.warn_of_attack(&self.address);
+            state.is_closing = true;
+            return self.kill();
+        }
         if let Some(own) = commands::lookup(name) {
             state.last = (own.name, Instant::now());
+            state.last_part =
+                own.parts.iter().find(|part| args.first().is_some_and(|arg| commands::is(arg, part)));
             state.is_about_clients = own.keeps_caching;
             return self.execute_own(own, &request, args, state);
         }
@@ -294,6 +247,7 @@ impl Connection {
             return self.refuse(None, storage::commands::unknown_command(name, args), state);
         };
         state.last = (spec.name, Instant::now());
+        state.last_part = None;
         state.is_about_clients = false;
         if !spec.arity.allows(args.len()) {
             return self.refuse(Some(spec.name), storage::commands::wrong_arity(spec), state);
@@ -304,6 +258,16 @@ impl Connection {
         if state.is_subscriber() {
             return self.refuse(Some(spec.name), only_subscriber(spec.name), state);
         }
+        if state.is_monitor {
+            // A monitor is a kind of replica in Redis.
+            let error = Reply::error("ERR Replica can't interact with the keyspace");
+            return self.refuse(Some(spec.name), error, state);
+        }
+        if self.face.is_paused(spec.is_write()) {
+            state.paused = Some(spec.is_write());
+            state.held = Some(request);
+            return;
+        }
         if let Some(multi) = &mut state.multi {
             let db = multi.db;
             let payload = || self.encode(spec, db, &words);
@@ -313,11 +277,6 @@ impl Connection {
             }
             let reply = multi.push_data(payload, channel, self.face.settings.limits.request_bytes_max);
             return state.done(reply);
-        }
-        if self.face.is_paused(spec.is_write()) {
-            state.paused = Some(spec.is_write());
-            state.held = Some(request);
-            return;
         }
         self.execute_data(spec, request, state);
     }
@@ -333,22 +292,35 @@ impl Connection {
         state.done(error);
     }
 
+    /// The same for a command of the connection. EXEC drops the transaction and says why, as in Redis also when there is none.
+    fn refuse_own(&self, own: &OwnCommand, error: Reply, state: &mut State) {
+        let error = match error {
+            Reply::Error(text) if own.in_multi == InMulti::Ends => {
+                state.multi = None;
+                state.watching.clear();
+                let why = String::from_utf8_lossy(text.strip_prefix(b"ERR ").unwrap_or(&text)).into_owned();
+                Reply::Error(format!("EXECABORT Transaction discarded because of: {why}").into())
+            }
+            error => error,
+        };
+        self.refuse(Some(own.name), error, state);
+    }
+
     /// A command about the connection or the node.
     fn execute_own(&self, own: &'static OwnCommand, request: &Request, args: &[&[u8]], state: &mut State) {
         if !own.arity.allows(args.len()) {
-            if own.in_multi == InMulti::Ends {
-                // Redis says so also when there is no transaction to discard.
-                state.multi = None;
-                state.watching.clear();
-                return state.done(own.wrong_arity_ends());
-            }
-            return self.refuse(Some(own.name), own.wrong_arity(), state);
+            return self.refuse_own(own, own.wrong_arity(), state);
         }
         if !state.is_authenticated && !own.before_auth {
-            return self.refuse(Some(own.name), NO_AUTH, state);
+            return self.refuse_own(own, NO_AUTH, state);
         }
         if state.is_subscriber() && !own.while_subscribed {
-            return self.refuse(Some(own.name), only_subscriber(own.name), state);
+            return self.refuse_own(own, only_subscriber(own.name), state);
+        }
+        if own.paused != Paused::Never && self.face.is_paused(own.paused == Paused::AsWrite) {
+            state.paused = Some(own.paused == Paused::AsWrite);
+            state.held = Some(request.clone());
+            return;
         }
         if state.multi.is_some() {
             match own.in_multi {
@@ -357,7 +329,7 @@ impl Connection {
                     let error = Reply::error("ERR Command not allowed inside a transaction");
                     return self.refuse(Some(own.name), error, state);
                 }
-                InMulti::Queued => return self.queue_own(own, request, args, state),
+                InMulti::Queued | InMulti::Fails(_) => return self.queue_own(own, request, args, state),
             }
         }
         let waits = match own.behind {
@@ -366,19 +338,17 @@ impl Connection {
             Behind::Writes => state.places.has_writes(),
             Behind::Everything => !state.places.is_empty(),
         };
-        if own.pauses && self.face.is_paused(true) {
-            state.paused = Some(true);
-        }
-        if waits || state.paused.is_some() {
+        if waits || (own.tells && state.must_hear_first(self)) {
             state.held = Some(request.clone());
             return;
-        }
-        if !own.is_secret {
-            self.face.show(state.db, &self.address, request.iter());
         }
         let shown = Some(request.clone()).filter(|_| !own.is_secret);
         let call = Call { name: own.name, since: state.last.1, channel: None, request: shown };
         let effect = (own.handler)(self, state, args);
+        // Behind it, as in Redis: RESET of a monitor is not shown to itself, SELECT shows the database that it chose.
+        if !own.is_secret {
+            self.face.show(state.db, &self.address, request.iter());
+        }
         self.take_effect(effect, call, state);
     }
 
@@ -405,14 +375,22 @@ impl Connection {
             }
             Handler::Write(_) if state.places.has_reads() => state.held = Some(request),
             Handler::Write(_) => {
-                self.face.show(state.db, &self.address, request.iter());
                 let words: Vec<&[u8]> = request.iter().collect();
-                state.is_blocked = spec.may_block(words.get(1..).unwrap_or_default());
+                let args = words.get(1..).unwrap_or_default();
+                let tells = spec.tells(args);
+                if tells && state.must_hear_first(self) {
+                    state.held = Some(request);
+                    return;
+                }
+                self.face.show(state.db, &self.address, request.iter());
+                state.is_blocked = spec.may_block(args);
                 let payload = self.encode(spec, state.db, &words);
                 let channel = channel_of(spec, &words);
+                let tracked = if self.is_tracked(state) { reads::keys_read(&request) } else { Vec::new() };
                 let request = Some(request).filter(|_| !state.is_blocked);
                 let call = Call { channel, request, ..call };
-                let place = state.places.push(Place::Write(payload.len()), Some(call));
+                let place =
+                    state.places.push(Place::Write { bytes: payload.len(), tells, tracked }, Some(call));
                 self.face.engine.write(payload, self.ticket(place));
             }
         }

@@ -8,7 +8,7 @@
 use super::places::{Call, Exec, Filling, Own, Part, Place};
 use super::{Connection, State};
 use crate::commands;
-use crate::commands::Effect;
+use crate::commands::{Effect, InMulti};
 use crate::reply;
 use crate::resp::{Encoder, Request};
 use bytes::{Bytes, BytesMut};
@@ -24,6 +24,8 @@ const WATCHED_MAX: usize = 65_536;
 const OVERHEAD: usize = 64;
 
 const ABORTED: Reply = Reply::error("EXECABORT Transaction discarded because of previous errors.");
+const TOO_LARGE: Reply =
+    Reply::error("ERR done, but the replies of the transaction are more than client-output-buffer-limit");
 const QUEUED: Reply = Reply::simple("QUEUED");
 
 /// A transaction that is being queued.
@@ -194,11 +196,15 @@ impl Connection {
         let commands = own.iter().filter(|own| matches!(own.part, Part::Command(_))).count();
         let count = done.len() + commands;
         let (mut done, mut own) = (done.into_iter(), own.into_iter().peekable());
+        let bytes_max = self.face.tunable.borrow().output_bytes_max;
         let mut bytes = BytesMut::new();
         Encoder::new(&mut bytes, state.protocol).put_array(count);
         for index in 0..count {
             let replies = match own.next_if(|own| own.index == index).map(|own| own.part) {
-                Some(Part::Command(request)) => self.run_own(&request, state),
+                Some(Part::Command(request)) => match self.run_own(&request, state) {
+                    _ if bytes.len() > bytes_max => vec![TOO_LARGE],
+                    replies => replies,
+                },
                 Some(Part::Listeners(channel)) => {
                     vec![self.listeners(done.next().unwrap_or(Reply::Null), &channel)]
                 }
@@ -216,6 +222,9 @@ impl Connection {
         let Some(own) = commands::lookup(name) else {
             return vec![storage::commands::unknown_command(name, args)];
         };
+        if let InMulti::Fails(text) = own.in_multi {
+            return vec![Reply::error(text)];
+        }
         match (own.handler)(self, state, args) {
             Effect::Reply(reply) => vec![reply],
             Effect::Many(replies) => replies,

@@ -1,4 +1,7 @@
 //! The sequence of replies of one connection: a place for every request that is taken and not yet answered.
+//!
+//! * P1: reads are done in the order of their places. One that is allowed waits for those before it, and for room in the output.
+//! * P2: everything that waits for the client is counted, also what is answered and waits for another reply before it.
 
 use crate::reply;
 use crate::resp::{Encoder, Protocol, Request};
@@ -11,14 +14,23 @@ use storage::reply::Reply;
 
 /// A place in the sequence.
 pub enum Place {
-    /// A write on its way, and its size.
-    Write(usize),
+    /// A write on its way.
+    Write {
+        /// Its size.
+        bytes: usize,
+        /// Whether its reply may be large.
+        tells: bool,
+        /// Keys that it may have read, for a client that caches.
+        tracked: Vec<Bytes>,
+    },
     /// A transaction on its way, its size, and what of it the connection does itself.
     Exec(usize, Exec),
     /// An administrative command on its way.
     Admin,
     /// A read that waits for its permission.
     Read(Read),
+    /// A read that may be done.
+    Allowed(Read),
     /// Answered, but something before it is not.
     Done(Reply),
     /// The same, in bytes.
@@ -83,6 +95,13 @@ pub enum Finding {
 }
 
 impl Read {
+    fn bytes(&self) -> usize {
+        match self {
+            Read::Command { request, .. } => request.bytes_held(),
+            Read::Watch(_, keys) => keys.iter().map(|key| key.len() + size_of::<Bytes>()).sum(),
+        }
+    }
+
     /// Does it.
     pub fn run(&self, view: &View<'_>) -> Finding {
         let finding = match self {
@@ -128,6 +147,8 @@ struct Entry {
     is_silent: bool,
     /// What was pushed when this was the last answered place.
     behind: BytesMut,
+    /// What of it waits for the client, in bytes.
+    bytes: usize,
 }
 
 /// The places, and the output that those in front have become.
@@ -136,13 +157,20 @@ pub struct Places {
     /// The number of the first place.
     first: u64,
     queue: VecDeque<Entry>,
-    /// Writes among the places, and reads that wait for their permission.
+    /// Writes among the places, and reads that are not done.
     writes: usize,
     reads: usize,
-    /// Those that are answered.
+    /// Reads among them that may be done; before this place there are none that are not.
+    allowed: usize,
+    next_read: u64,
+    /// Writes whose reply may be large, and how large the last one was.
+    tells: usize,
+    told_bytes: usize,
+    /// Those that are answered, and the bytes of their replies.
     done: usize,
-    /// Bytes of those writes.
-    write_bytes: usize,
+    done_bytes: usize,
+    /// Bytes of the requests that wait.
+    request_bytes: usize,
     /// Bytes for the client.
     pub output: BytesMut,
     /// Whether the client wants no reply to what comes now.
@@ -165,69 +193,143 @@ impl Places {
         self.writes > 0
     }
 
-    /// Whether a read waits for its permission.
+    /// Whether a read is not done yet.
     pub fn has_reads(&self) -> bool {
         self.reads > 0
     }
 
-    /// Bytes of the writes on their way.
-    pub fn write_bytes(&self) -> usize {
-        self.write_bytes
+    /// Whether a read may be done, as soon as there is room.
+    pub fn has_allowed(&self) -> bool {
+        self.allowed > 0
+    }
+
+    /// Writes on their way whose reply may be large, and how large the last such reply was.
+    pub fn tells(&self) -> (usize, usize) {
+        (self.tells, self.told_bytes)
+    }
+
+    /// The reply of such a write came.
+    pub fn told(&mut self, bytes: usize) {
+        self.told_bytes = bytes;
+    }
+
+    /// Bytes of the requests that wait.
+    pub fn request_bytes(&self) -> usize {
+        self.request_bytes
+    }
+
+    /// Bytes that wait for the client (P2).
+    pub fn reply_bytes(&self) -> usize {
+        self.output.len() + self.done_bytes
+    }
+
+    fn index(&self, place: u64) -> Option<usize> {
+        usize::try_from(place.checked_sub(self.first)?).ok().filter(|index| *index < self.queue.len())
+    }
+
+    /// Counts what waits, or no longer does.
+    fn count(&mut self, place: &Place, is_more: bool) {
+        let change = |count: &mut usize, by: usize| {
+            *count = if is_more { *count + by } else { count.saturating_sub(by) };
+        };
+        match place {
+            Place::Write { bytes, tells, .. } => {
+                change(&mut self.writes, 1);
+                change(&mut self.tells, usize::from(*tells));
+                change(&mut self.request_bytes, *bytes);
+            }
+            Place::Exec(bytes, _) => {
+                change(&mut self.writes, 1);
+                change(&mut self.tells, 1);
+                change(&mut self.request_bytes, *bytes);
+            }
+            Place::Read(read) | Place::Allowed(read) => {
+                change(&mut self.reads, 1);
+                change(&mut self.allowed, usize::from(matches!(place, Place::Allowed(_))));
+                change(&mut self.request_bytes, read.bytes());
+            }
+            Place::Admin | Place::Done(_) | Place::Raw(_) => {}
+        }
     }
 
     /// A place at the end; the result names it.
     pub fn push(&mut self, place: Place, call: Option<Call>) -> u64 {
-        match &place {
-            Place::Write(bytes) | Place::Exec(bytes, _) => {
-                self.writes += 1;
-                self.write_bytes += bytes;
-            }
-            Place::Read(_) => self.reads += 1,
-            Place::Admin => {}
-            Place::Done(_) | Place::Raw(_) => self.done += 1,
-        }
-        self.queue.push_back(Entry { place, call, is_silent: self.is_silent, behind: BytesMut::new() });
+        self.count(&place, true);
+        let bytes = match &place {
+            Place::Done(reply) => reply.bytes_at_most(),
+            Place::Raw(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.done += usize::from(matches!(place, Place::Done(_) | Place::Raw(_)));
+        self.done_bytes += bytes;
+        self.queue.push_back(Entry {
+            place,
+            call,
+            is_silent: self.is_silent,
+            behind: BytesMut::new(),
+            bytes,
+        });
         self.first + self.queue.len() as u64 - 1
     }
 
     /// Takes out what waits at a place, to be answered with [`Places::fill`]. Nothing if it is answered already.
     pub fn take(&mut self, place: u64) -> Option<(Place, Option<Call>)> {
-        let index = usize::try_from(place.checked_sub(self.first)?).ok()?;
+        let index = self.index(place)?;
         let waiting = self.queue.get_mut(index)?;
         if matches!(waiting.place, Place::Done(_) | Place::Raw(_)) {
             return None;
         }
         let taken = std::mem::replace(&mut waiting.place, Place::Admin);
         let call = waiting.call.take();
-        match &taken {
-            Place::Write(bytes) | Place::Exec(bytes, _) => {
-                self.writes -= 1;
-                self.write_bytes -= bytes;
-            }
-            Place::Read(_) => self.reads -= 1,
-            Place::Admin | Place::Done(_) | Place::Raw(_) => {}
-        }
+        self.count(&taken, false);
         Some((taken, call))
     }
 
     /// Lets a read that was taken wait again.
     pub fn put_back(&mut self, place: u64, read: Place, call: Option<Call>) {
-        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
-            self.reads += usize::from(matches!(read, Place::Read(_)));
-            (waiting.place, waiting.call) = (read, call);
+        if let Some(index) = self.index(place) {
+            self.count(&read, true);
+            (self.queue[index].place, self.queue[index].call) = (read, call);
+        }
+    }
+
+    /// The place of the first read that is not done, if it may be done (P1).
+    pub fn next_allowed(&mut self) -> Option<u64> {
+        if self.allowed == 0 {
+            return None;
+        }
+        self.next_read = self.next_read.max(self.first);
+        loop {
+            match self.queue.get(self.index(self.next_read)?)?.place {
+                Place::Allowed(_) => return Some(self.next_read),
+                Place::Read(_) => return None,
+                _ => self.next_read += 1,
+            }
         }
     }
 
     /// Answers a place that was taken.
     pub fn fill(&mut self, place: u64, filling: Filling, protocol: Protocol) {
-        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let index = self.index(place);
         if let Some(waiting) = index.and_then(|index| self.queue.get_mut(index)) {
-            waiting.place = match filling {
-                Filling::Reply(reply) => Place::Done(reply),
-                Filling::Raw(bytes) => Place::Raw(bytes),
+            // What is in front leaves at once, and need not be counted.
+            let is_first = index == Some(0);
+            let (filled, bytes) = match filling {
+                Filling::Reply(reply) if is_first => (Place::Done(reply), 0),
+                Filling::Raw(bytes) if is_first => (Place::Raw(bytes), 0),
+                Filling::Reply(reply) => {
+                    let bytes = reply.bytes_at_most();
+                    (Place::Done(reply), bytes)
+                }
+                Filling::Raw(bytes) => {
+                    let count = bytes.len();
+                    (Place::Raw(bytes), count)
+                }
             };
+            waiting.place = filled;
+            waiting.bytes += bytes;
             self.done += 1;
+            self.done_bytes += bytes;
         }
         self.drain(protocol);
     }
@@ -260,8 +362,12 @@ impl Places {
     pub fn put_pushed(&mut self, pushed: &Reply, protocol: Protocol) {
         let is_done = |entry: &&mut Entry| matches!(entry.place, Place::Done(_) | Place::Raw(_));
         let last = if self.done == 0 { None } else { self.queue.iter_mut().rev().find(is_done) };
-        let output = last.map_or(&mut self.output, |entry| &mut entry.behind);
-        reply::put(&mut Encoder::new(output, protocol), pushed);
+        let Some(last) = last else { return self.put(pushed, protocol) };
+        let before = last.behind.len();
+        reply::put(&mut Encoder::new(&mut last.behind, protocol), pushed);
+        let bytes = last.behind.len() - before;
+        last.bytes += bytes;
+        self.done_bytes += bytes;
     }
 
     /// Moves what is answered to the output, in order.
@@ -269,7 +375,8 @@ impl Places {
         while let Some(Place::Done(_) | Place::Raw(_)) = self.queue.front().map(|entry| &entry.place) {
             self.first += 1;
             self.done = self.done.saturating_sub(1);
-            let Some(Entry { place, is_silent, behind, .. }) = self.queue.pop_front() else { return };
+            let Some(Entry { place, is_silent, behind, bytes, .. }) = self.queue.pop_front() else { return };
+            self.done_bytes = self.done_bytes.saturating_sub(bytes);
             match place {
                 _ if is_silent => {}
                 Place::Done(done) => self.put(&done, protocol),

@@ -87,7 +87,7 @@ impl Connection {
         let notices = self.old.take();
         if !notices.is_empty() && !self.is_killed.get() {
             let tunable = self.face.tunable.borrow();
-            if state.places.output.len() > tunable.output_bytes_max.saturating_add(tunable.push_bytes_max) {
+            if state.places.reply_bytes() > tunable.output_bytes_max.saturating_add(tunable.push_bytes_max) {
                 drop(tunable);
                 return self.overflow();
             }
@@ -99,7 +99,7 @@ impl Connection {
             }
         }
         let mut pushed = self.pushed.borrow_mut();
-        while state.places.output.len() < PUSH_AHEAD_BYTES
+        while state.places.reply_bytes() < PUSH_AHEAD_BYTES
             && let Some(reply) = pushed.pop_front()
         {
             self.taken(reply.bytes_at_most());

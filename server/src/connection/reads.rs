@@ -3,20 +3,20 @@
 //! A key whose time has passed by the clock, but not yet by the log, is not decided here: the clock of another master could say otherwise later. The
 //! read asks the log to go on (the master sweeps, and with it the log's time), and is done again when it has.
 
-use super::places::{Call, Finding, Place, Read};
+use super::places::{Call, Filling, Finding, Place, Read};
 use super::{Connection, State};
 use crate::resp::Request;
 use bytes::Bytes;
 use std::time::Duration;
-use storage::commands::{Handler, lookup};
+use storage::commands::{Group, lookup};
 use storage::machine::View;
 use storage::reply::Reply;
 
-/// The keys that a reading command names.
+/// The keys that a command reads. Of a script that goes through the log it is known only which it names; what it read there without a name is not known.
 pub(super) fn keys_read(request: &Request) -> Vec<Bytes> {
     let words: Vec<&[u8]> = request.iter().collect();
     let Some((name, args)) = words.split_first() else { return Vec::new() };
-    let reads = lookup(name).filter(|spec| matches!(spec.handler, Handler::Read(_)));
+    let reads = lookup(name).filter(|spec| !spec.is_write() || spec.group == Group::Scripting);
     let positions = reads.map(|spec| spec.keys.positions(args)).unwrap_or_default();
     positions.into_iter().filter_map(|at| args.get(at)).map(|key| Bytes::copy_from_slice(key)).collect()
 }
@@ -46,6 +46,28 @@ impl Connection {
         }
         let place = state.places.push(Place::Read(read), Some(call));
         self.face.engine.read_later(self.ticket(place));
+    }
+
+    /// Does the reads that are allowed, in order, as long as there is room for what they find.
+    pub(super) fn read_allowed(&self, state: &mut State) {
+        while state.has_room(self)
+            && let Some(place) = state.places.next_allowed()
+            && let Some((Place::Allowed(read), call)) = state.places.take(place)
+        {
+            let mut finding = Finding::Reply(Reply::Null);
+            self.face.engine.read(&mut |view| finding = self.look_at(view, &read, false));
+            if matches!(finding, Finding::Due) {
+                state.places.put_back(place, Place::Read(read), call);
+                return self.face.engine.expire(self.ticket(place));
+            }
+            let reply = self.found(finding, state);
+            if let Some(call) = call {
+                self.count(&call, &reply, state);
+            }
+            self.take_pushed(state);
+            let protocol = state.protocol;
+            state.places.fill(place, Filling::Reply(reply), protocol);
+        }
     }
 
     /// Reads this node's own state, if a master vouched for it not too long ago. Nobody else is asked.

@@ -39,7 +39,8 @@ impl Connection {
             return false;
         };
         // An error is the task's to notice, when it tries the same.
-        self.write_output(&mut state, &writer).is_ok() && state.places.output.is_empty()
+        let is_sent = self.write_output(&mut state, &writer).is_ok() && state.places.output.is_empty();
+        is_sent && !state.places.has_allowed()
     }
 
     /// Writes what the socket takes at once.
@@ -80,7 +81,8 @@ async fn serve_until_end(
             let listens = state.is_blocked && state.input.len() < BLOCKED_INPUT_BYTES_MAX;
             let is_full = state.is_full(connection);
             let wants_read = !state.is_closing && (listens || !is_full);
-            let goes_on = (was_full && !is_full) || (state.is_out_of_breath && !state.is_closing);
+            let reads_on = state.places.next_allowed().is_some() && state.has_room(connection);
+            let goes_on = (was_full && !is_full) || reads_on || (state.is_out_of_breath && !state.is_closing);
             let wants_write = !state.places.output.is_empty();
             connection.is_resting.set(wants_read && !is_full && !wants_write && !goes_on);
             (wants_write, wants_read, is_over, goes_on)

@@ -1,7 +1,7 @@
 //! What a connection remembers between requests.
 
 use super::places::Places;
-use super::{Connection, Multi, PLACES_MAX, WRITE_BYTES_MAX, Watching};
+use super::{Connection, Multi, PLACES_MAX, REQUEST_BYTES_MAX, TELLS_MAX, Watching};
 use crate::pubsub::Subscribed;
 use crate::resp::{Parser, Protocol, Request};
 use bytes::{Bytes, BytesMut};
@@ -51,6 +51,8 @@ pub struct State {
     pub(super) is_about_clients: bool,
     /// The last command, and when it came.
     pub last: (&'static str, Instant),
+    /// Its subcommand.
+    pub last_part: Option<&'static &'static str>,
     pub(super) parser: Parser,
     pub(super) input: BytesMut,
     pub(super) places: Places,
@@ -83,6 +85,7 @@ impl State {
             caching: None,
             is_about_clients: false,
             last: ("NULL", since),
+            last_part: None,
             parser,
             input: BytesMut::new(),
             places: Places::default(),
@@ -126,9 +129,21 @@ impl State {
         self.protocol == Protocol::Resp2 && self.subscribed.count() > 0
     }
 
-    /// Bytes that wait: from the client, in writes on their way, for the client.
+    /// Bytes that wait: from the client, in requests on their way, for the client.
     pub fn bytes(&self) -> (usize, usize, usize) {
-        (self.input.len(), self.places.write_bytes(), self.places.output.len())
+        (self.input.len(), self.places.request_bytes(), self.places.reply_bytes())
+    }
+
+    /// Whether another reply may be made for the client.
+    pub(super) fn has_room(&self, connection: &Connection) -> bool {
+        self.places.reply_bytes() < connection.face.tunable.borrow().output_bytes_max
+    }
+
+    /// Whether a write whose reply may be large has to wait for such replies that are on their way. They are taken to be as large as the last one.
+    pub(super) fn must_hear_first(&self, connection: &Connection) -> bool {
+        let (count, bytes) = self.places.tells();
+        let expected = bytes.saturating_mul(count + 1).saturating_add(self.places.reply_bytes());
+        count >= TELLS_MAX || (count > 0 && expected > connection.face.tunable.borrow().output_bytes_max)
     }
 
     /// Whether a command of it waits for its reply.
@@ -140,8 +155,8 @@ impl State {
         let waits = (self.held.is_some() || self.is_blocked) && !self.places.is_empty();
         waits
             || self.paused.is_some_and(|is_write| connection.face.is_paused(is_write))
-            || self.places.write_bytes() >= WRITE_BYTES_MAX
+            || self.places.request_bytes() >= REQUEST_BYTES_MAX
             || self.places.len() >= PLACES_MAX
-            || self.places.output.len() >= connection.face.tunable.borrow().output_bytes_max
+            || !self.has_room(connection)
     }
 }

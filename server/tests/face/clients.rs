@@ -13,7 +13,7 @@ fn clients_are_listed_named_and_killed() {
         let list = one.ask("CLIENT LIST").await;
         assert_eq!(list.matches("id=").count(), 2, "{list}");
         assert!(
-            list.contains("name=other") && list.contains(" db=3 ") && list.contains("cmd=client "),
+            list.contains("name=other") && list.contains(" db=3 ") && list.contains("cmd=client|list "),
             "{list}"
         );
         let list = one.ask(&format!("CLIENT LIST ID {}", &other_id[1..])).await;
@@ -182,5 +182,100 @@ fn the_node_takes_its_turns_however_much_its_clients_ask() {
         }
         let turns = served.engine.turns.get() - before;
         assert!(turns >= 2 * requests / 2_048, "only {turns} turns");
+    });
+}
+
+#[test]
+fn what_a_browser_sends_ends_the_connection_before_anything_of_it_is_done() {
+    let settings = || Settings { password: Some("secret".into()), ..Settings::default() };
+    with_face(settings(), async |served| {
+        let bodies: [&[&[u8]]; 4] = [&[b"POST", b"/"], &[b"post"], &[b"Host:", b"x"], &[b"hOsT:"]];
+        for (at, body) in bodies.into_iter().enumerate() {
+            let mut client = served.client().await;
+            if at % 2 == 0 {
+                client.talk("AUTH secret -> +OK").await;
+            }
+            client.send_words(body).await;
+            // It may be closed before it could take this.
+            let _ = client.try_send_words(&[b"PING"]).await;
+            assert!(client.is_closed().await, "{body:?}");
+        }
+        let mut client = served.client().await;
+        client.talk("AUTH secret -> +OK\n MULTI -> +OK\n SET a 1 -> +QUEUED").await;
+        client.send("POST").await;
+        let _ = client.try_send_words(&[b"EXEC"]).await;
+        assert!(client.is_closed().await);
+        let mut client = served.client().await;
+        client.talk("AUTH secret -> +OK\n GET a -> nil").await;
+        assert!(client.ask("HOST").await.starts_with("-ERR unknown command 'HOST'"));
+    });
+}
+
+#[test]
+fn a_name_that_would_forge_a_line_of_the_list_is_refused_by_every_command() {
+    with_face(Settings::default(), async |served| {
+        let mut client = served.client().await;
+        let refusal = "-ERR Client names cannot contain spaces, newlines or special characters.";
+        let forged: &[u8] = b"x\nid=1 addr=10.0.0.1:1";
+        for words in [&[&b"CLIENT"[..], b"SETNAME", forged][..], &[b"HELLO", b"3", b"SETNAME", forged]] {
+            client.send_words(words).await;
+            assert_eq!(client.receive().await, refusal);
+        }
+        // It stays as it was, the protocol, too.
+        client.talk("CLIENT GETNAME -> nil\n HELLO 2 SETNAME good -> [\"server\" \"redis\" \"version\" \"7.2.4\" \"proto\" :2 \"id\" :1 \"mode\" \"standalone\" \"role\" \"master\" \"modules\" []]\n CLIENT GETNAME -> \"good\"").await;
+    });
+}
+
+#[test]
+fn a_pause_of_all_holds_everything_but_what_can_end_it() {
+    with_face(Settings::default(), async |served| {
+        let mut one = served.client().await;
+        let requests = ["PING", "SUBSCRIBE c", "GET a", "SET b 1", "INFO", "MULTI", "QUIT"];
+        let mut held = Vec::new();
+        for _ in requests {
+            held.push(served.client().await);
+        }
+        let (mut queueing, mut known) = (served.client().await, served.client().await);
+        queueing.talk("MULTI -> +OK").await;
+        assert_eq!(one.ask("CLIENT PAUSE 3600000").await, "+OK");
+        let sent = served.face.stats.borrow().bytes_out;
+        for (client, request) in held.iter_mut().zip(requests) {
+            client.send(request).await;
+        }
+        queueing.send("GET a").await;
+        one.send("PING").await;
+        // What is wrong is told at once, as in Redis.
+        let mut heard = 0;
+        for (request, reply) in [
+            ("NONSENSE", "-ERR unknown"),
+            ("GET", "-ERR wrong number"),
+            ("HELLO 2", "*14"),
+            ("CLIENT ID", ":"),
+        ] {
+            known.send(request).await;
+            let raw = known.receive_raw().await;
+            assert!(raw.starts_with(reply.as_bytes()), "{request}: {raw:?}");
+            heard += raw.len() as u64;
+        }
+        let commands =
+            ["cmd=ping", "cmd=subscribe", "cmd=get", "cmd=set", "cmd=info", "cmd=multi", "cmd=quit"];
+        let mut list = String::new();
+        while !commands.iter().all(|command| list.contains(command)) {
+            known.send("CLIENT LIST").await;
+            let raw = known.receive_raw().await;
+            heard += raw.len() as u64;
+            list = String::from_utf8_lossy(&raw).into_owned();
+        }
+        // Nobody else got anything.
+        assert_eq!(served.face.stats.borrow().bytes_out - sent, heard, "{list}");
+        known.talk("CLIENT UNPAUSE -> +OK").await;
+        assert_eq!(one.receive().await, "+PONG");
+        assert_eq!(queueing.receive().await, "+QUEUED");
+        let [ping, subscribe, get, set, .., quit] = &mut held[..] else { panic!("there are seven") };
+        assert_eq!(ping.receive().await, "+PONG");
+        assert_eq!(subscribe.receive().await, "[\"subscribe\" \"c\" :1]");
+        assert_eq!(get.receive().await, "nil");
+        assert_eq!(set.receive().await, "+OK");
+        assert_eq!(quit.receive().await, "+OK");
     });
 }

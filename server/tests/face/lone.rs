@@ -185,11 +185,16 @@ impl Client {
     }
 
     pub async fn send_words(&mut self, words: &[&[u8]]) {
+        self.try_send_words(words).await.unwrap();
+    }
+
+    /// The same to a server that may have closed the connection.
+    pub async fn try_send_words(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             request.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
         }
-        self.stream.get_mut().write_all(&request).await.unwrap();
+        self.stream.get_mut().write_all(&request).await
     }
 
     pub async fn ask(&mut self, command: &str) -> String {

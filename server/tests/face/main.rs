@@ -7,5 +7,6 @@ mod lone;
 mod operators;
 mod pubsub;
 mod scripts;
+mod slow;
 mod tracking;
 mod transactions;

@@ -184,6 +184,76 @@ fn a_monitor_sees_what_others_do_but_no_password() {
 }
 
 #[test]
+fn a_monitor_reads_no_keys_and_shows_bytes_as_redis_does() {
+    with_face(Settings::default(), async |served| {
+        let (mut monitor, mut client) = (fresh(&served).await, fresh(&served).await);
+        assert_eq!(monitor.ask("MONITOR").await, "+OK");
+        client.send_words(&[b"ECHO", b"it's \"a\" \\ \n\r\t\x07\x08\x00\xff"]).await;
+        client.receive().await;
+        let line = monitor.receive().await;
+        assert!(line.ends_with(r#""ECHO" "it's \"a\" \\ \n\r\t\a\b\x00\xff""#), "{line}");
+        for request in ["GET a", "SET a 1", "PUBLISH c m"] {
+            assert_eq!(monitor.ask(request).await, "-ERR Replica can't interact with the keyspace");
+        }
+        // Nothing is shown behind RESET, not even itself.
+        assert_eq!(monitor.ask("RESET").await, "+RESET");
+        client.talk("SET a 1 -> +OK").await;
+        monitor.talk("GET a -> \"1\"").await;
+        client
+            .talk("MULTI -> +OK\n MONITOR -> +QUEUED\n SET a 2 -> +QUEUED\n EXEC -> [-ERR MONITOR isn't allowed for DENY BLOCKING client +OK]")
+            .await;
+        client.talk("GET a -> \"2\"").await;
+    });
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_words_of_redis() {
+    with_face(Settings { password: Some("secret".into()), ..Settings::default() }, async |served| {
+        let mut client = served.client().await;
+        client
+            .talk(
+                "EXEC -> -EXECABORT Transaction discarded because of: NOAUTH Authentication required.
+                DISCARD -> -NOAUTH Authentication required.
+                AUTH secret -> +OK
+                MULTI -> +OK
+                SET a 1 -> +QUEUED
+                EXEC x -> -EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command
+                EXEC -> -ERR EXEC without MULTI
+                SCRIPT FLUSH SYNC x -> -ERR SCRIPT FLUSH only support SYNC|ASYNC option
+                SCRIPT FLUSH x -> -ERR SCRIPT FLUSH only support SYNC|ASYNC option
+                SCRIPT FLUSH SYNC -> +OK
+                SLOWLOG Get -1 x -> -ERR unknown subcommand or wrong number of arguments for 'Get'. Try SLOWLOG HELP.
+                SLOWLOG LEN x -> -ERR wrong number of arguments for 'slowlog|len' command
+                PUBSUB Channels a b -> -ERR unknown subcommand or wrong number of arguments for 'Channels'. Try PUBSUB HELP.
+                SUBSCRIBE c -> [\"subscribe\" \"c\" :1]
+                EXEC -> -EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context
+                RESET -> +RESET
+                AUTH secret -> +OK
+                GET a -> nil",
+            )
+            .await;
+        let told = client.ask("COMMAND INFO BLPOP BLMPOP").await;
+        let pop = "[\"blpop\" :-3 [+write +blocking] :1 :-2 :1 [+@write +@list +@slow +@blocking] [] [] []]";
+        assert!(told.starts_with(&format!("[{pop} [\"blmpop\" :-5 [+write +blocking")), "{told}");
+        for (request, shown) in [
+            ("CONFIG GET port", "config|get"),
+            ("SLOWLOG RESET", "slowlog|reset"),
+            ("GET a", "get"),
+            ("CLIENT NONE", "client"),
+        ] {
+            client.ask(request).await;
+            let mut watcher = served.client().await;
+            watcher.talk("AUTH secret -> +OK").await;
+            let list = watcher.ask("CLIENT LIST").await;
+            assert!(
+                list.contains(&format!("cmd={shown} user")) && list.contains("cmd=client|list "),
+                "{list}"
+            );
+        }
+    });
+}
+
+#[test]
 fn config_rewrite_writes_what_was_changed_into_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("node.toml");

@@ -76,3 +76,32 @@ fn a_key_whose_time_has_passed_is_gone_while_nobody_writes() {
         }
     });
 }
+
+#[test]
+fn the_keys_of_a_script_are_remembered() {
+    with_face(Settings::default(), async |served| {
+        let (mut cache, mut other) = (served.client().await, served.client().await);
+        cache.ask("HELLO 3").await;
+        cache.talk("CLIENT TRACKING ON -> +OK").await;
+        let read = "return(redis.call('get',KEYS[1]))";
+        for is_master in [true, false] {
+            served.engine.is_master.set(is_master);
+            for (at, ask) in ["EVAL", "EVAL_RO"].into_iter().enumerate() {
+                other.talk(&format!("SET k {at} -> +OK")).await;
+                cache.talk(&format!("{ask} {read} 1 k -> \"{at}\"")).await;
+                other.talk("SET k 9 -> +OK").await;
+                assert_eq!(cache.receive().await, ">[\"invalidate\" [\"k\"]]", "{ask}");
+            }
+            // In a transaction, too.
+            cache.talk(&format!("MULTI -> +OK\n EVAL {read} 1 k -> +QUEUED\n EXEC -> [\"9\"]")).await;
+            other.talk("SET k 10 -> +OK").await;
+            assert_eq!(cache.receive().await, ">[\"invalidate\" [\"k\"]]");
+            // What it changed itself is told behind the reply; what failed has read nothing that could be kept.
+            cache.talk(&format!("EVAL return(redis.call('incr',KEYS[1])) 1 {is_master} -> :1")).await;
+            assert_eq!(cache.receive().await, format!(">[\"invalidate\" [\"{is_master}\"]]"));
+            assert!(cache.ask("EVAL return(redis.call('nonsense')) 1 z").await.starts_with('-'));
+            other.talk("SET z 1 -> +OK").await;
+            cache.talk("PING -> +PONG").await;
+        }
+    });
+}

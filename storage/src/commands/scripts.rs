@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EVAL",
         summary: "Runs a server-side Lua script.",
-        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient],
+        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient, Flag::Tells],
         differs: "Runs on every node, so it is counted: a script that does more than 5 million steps or holds more than 64 MB is stopped, and nothing of it is \
                   done. No clock: TIME is the log's. Blocking commands do not wait. See scripts.md.",
         handler: Handler::Write(|txn, stamp, args| {
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EVALSHA",
         summary: "Runs a server-side Lua script by its SHA1 digest.",
-        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient],
+        flags: &[Flag::NoScript, Flag::Grows, Flag::NamesClient, Flag::Tells],
         differs: "As EVAL. A script is known on every node; of those that were only evaluated, never loaded, the newest 1000 are kept.",
         handler: Handler::Write(|txn, stamp, args| {
             reply_of(call_of(args).and_then(|_| {
@@ -73,7 +73,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Loads, shows and forgets scripts: LOAD, EXISTS, SHOW, FLUSH, KILL.",
         arity: Arity::AtLeast(1),
         keys: Keys::None,
-        flags: &[Flag::NoScript],
+        flags: &[Flag::NoScript, Flag::Tells],
         differs: "Scripts are part of the replicated data. KILL finds nothing to kill: scripts stop by themselves. No debugger. SHOW is that of Valkey.",
         handler: Handler::Write(|txn, _, args| script(txn, args)),
         ..SCRIPTING
@@ -383,8 +383,8 @@ fn script(txn: &mut Txn<'_>, args: &Args<'_>) -> Reply {
             let source = txn.look(|view| known(view, sha));
             source.map_or_else(|_| Reply::error("NOSCRIPT No matching script."), Reply::Bulk)
         }
-        [name, mode @ ..] if is(name, "FLUSH") && mode.len() < 2 => {
-            if mode.iter().any(|mode| !is(mode, "ASYNC") && !is(mode, "SYNC")) {
+        [name, mode @ ..] if is(name, "FLUSH") => {
+            if mode.len() > 1 || mode.iter().any(|mode| !is(mode, "ASYNC") && !is(mode, "SYNC")) {
                 return Reply::error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
             }
             txn.flush_scripts();
@@ -394,8 +394,7 @@ fn script(txn: &mut Txn<'_>, args: &Args<'_>) -> Reply {
         [name] if is(name, "HELP") => Reply::Array(HELP.iter().map(|line| Reply::simple(line)).collect()),
         [name, ..] => {
             let text = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
-            let is_known =
-                ["LOAD", "EXISTS", "SHOW", "FLUSH", "KILL", "HELP"].iter().any(|known| is(name, known));
+            let is_known = ["LOAD", "EXISTS", "SHOW", "KILL", "HELP"].iter().any(|known| is(name, known));
             if is_known {
                 return errors::wrong_arity_of(&format!("script|{}", text.to_lowercase()));
             }

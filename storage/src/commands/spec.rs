@@ -159,6 +159,10 @@ pub enum Flag {
     Publishes,
     /// Cannot be called by a script.
     NoScript,
+    /// Its reply may be as large as what is stored.
+    Tells,
+    /// The same, if this word is among its arguments.
+    TellsWith(&'static str),
     /// Remembers the connection that sent it, which therefore travels with it.
     NamesClient,
 }
@@ -242,6 +246,16 @@ impl CommandSpec {
         self.flags.iter().any(|flag| match flag {
             Flag::Blocks => true,
             Flag::BlocksWith(word) => args.iter().any(|arg| super::args::is(arg, word)),
+            _ => false,
+        })
+    }
+
+    /// Whether its reply may be as large as what is stored, given its arguments.
+    #[must_use]
+    pub fn tells(&self, args: &[&[u8]]) -> bool {
+        self.flags.iter().any(|flag| match flag {
+            Flag::Tells => true,
+            Flag::TellsWith(word) => args.iter().any(|arg| super::args::is(arg, word)),
             _ => false,
         })
     }

@@ -21,7 +21,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "SORT",
         summary: "Sorts the elements in a list, a set, or a sorted set, optionally storing the result.",
         keys: Keys::FirstAnd(store_position),
-        flags: &[Flag::Grows],
+        flags: &[Flag::Grows, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(sort(txn, args))),
         ..SORT
     },

@@ -18,6 +18,7 @@ const BLOCKING: CommandSpec = CommandSpec {
     since: "2.0.0",
     keys: Keys::Before { first: 0, after: 1 },
     flags: &[Flag::Blocks],
+    differs: "The time is no hexadecimal number. A script may call it, and it does not wait there.",
     ..CommandSpec::BASE
 };
 

@@ -45,6 +45,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "LPOP",
         summary: "Returns the first elements in a list after removing them. Deletes the list if the last element was popped.",
         arity: Arity::AtLeast(1),
+        flags: &[Flag::Fast, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(pop(txn, args, End::Left, "lpop"))),
         ..LIST
     },
@@ -52,6 +53,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "RPOP",
         summary: "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
         arity: Arity::AtLeast(1),
+        flags: &[Flag::Fast, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(pop(txn, args, End::Right, "rpop"))),
         ..LIST
     },
@@ -61,7 +63,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         since: "7.0.0",
         arity: Arity::AtLeast(3),
         keys: Keys::Counted { at: 0 },
-        flags: &[],
+        flags: &[Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(pop_many(txn, args))),
         ..LIST
     },
@@ -71,7 +73,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         since: "6.2.0",
         arity: Arity::Exactly(4),
         keys: Keys::Span { first: 0, last: 1 },
-        flags: &[Flag::Grows],
+        flags: &[Flag::Grows, Flag::Tells],
         handler: Handler::Write(|txn, _, args| {
             let ends = End::parse(args[2]).and_then(|from| Ok((from, End::parse(args[3])?)));
             reply(ends.and_then(|(from, to)| shift(txn, args, from, to)))
@@ -84,7 +86,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         since: "1.2.0",
         arity: Arity::Exactly(2),
         keys: Keys::Span { first: 0, last: 1 },
-        flags: &[Flag::Grows],
+        flags: &[Flag::Grows, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(shift(txn, args, End::Right, End::Left))),
         ..LIST
     },

@@ -60,7 +60,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "LOCK.DO",
         summary: "Runs a command only if a token still holds a lock.",
         arity: Arity::AtLeast(3),
-        flags: &[Flag::Grows],
+        flags: &[Flag::Grows, Flag::Tells],
         handler: Handler::Write(|txn, _, args| run(txn, args).unwrap_or_else(|error| error)),
         ..LOCK
     },

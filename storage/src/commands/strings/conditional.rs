@@ -35,6 +35,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         summary: "Returns the string value of a key after setting its expiration time.",
         since: "6.2.0",
         arity: Arity::AtLeast(1),
+        flags: &[Flag::Fast, Flag::Tells],
         handler: Handler::Write(|txn, stamp, args| reply(getex(txn, stamp, args))),
         ..STRING
     },

@@ -22,7 +22,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "SET",
         summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
         arity: Arity::AtLeast(2),
-        flags: &[Flag::Grows],
+        flags: &[Flag::Grows, Flag::TellsWith("GET")],
         handler: Handler::Write(set),
         ..STRING
     },
@@ -48,7 +48,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "GETSET",
         summary: "Returns the previous string value of a key after setting it to a new value.",
         arity: Arity::Exactly(2),
-        flags: &[Flag::Fast, Flag::Grows],
+        flags: &[Flag::Fast, Flag::Grows, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(getset(txn, args))),
         ..STRING
     },
@@ -57,7 +57,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         summary: "Returns the string value of a key after deleting the key.",
         since: "6.2.0",
         arity: Arity::Exactly(1),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(getdel(txn, args))),
         ..STRING
     },
