@@ -71,9 +71,10 @@ enum Command {
     /// Run a command while a lock is held.
     ///
     /// Waits for the lock, runs the command with the fencing token in WARLOCK_TOKEN, renews the lock meanwhile, and gives it back. If the lock is or
-    /// may be lost, the command gets SIGTERM, then SIGKILL, before the lock can be somebody else's.
+    /// may be lost, the command gets SIGTERM, then SIGKILL, before its time is over; if it was taken away, at once. While no node answers, it goes on trying
+    /// until --wait is over; if it never reached any, it gives up after --patience.
     ///
-    /// Exit codes: the command's own (128 + n when signal n ended it) · 123 the lock was or may have been lost, the command was stopped ·
+    /// Exit codes: the command's own (128 + n when signal n ended it, or the wait) · 123 the lock was or may have been lost, the command was stopped ·
     /// 124 somebody else holds it and --wait is over · 125 the cluster cannot be reached or refused · 126, 127 the command cannot be run · 2 wrong usage.
     ///
     /// Examples:
@@ -83,7 +84,8 @@ enum Command {
     Lock(cli::lock::Flags),
     /// Run a command while we lead, or print who leads.
     ///
-    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself. Exit codes as for lock.
+    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself, or at SIGTERM, SIGINT or SIGHUP while it does not lead.
+    /// Exit codes as for lock.
     ///
     /// Examples:
     ///   warlock elect scheduler 10.0.0.7:9000 -- ./scheduler

@@ -3,9 +3,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use harness::{Client, Cluster, Reply, wait_for};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
 
@@ -212,4 +214,215 @@ fn one_leads_at_a_time_and_each_is_seen() {
     let (next, value) = seen.split_once(' ').unwrap();
     assert_eq!(value, "second");
     assert!(next.parse::<i64>().unwrap() > token.parse::<i64>().unwrap());
+}
+
+fn send_signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}
+
+/// The owners that wait for a lock.
+fn waiters(client: &mut Client, key: &str) -> Vec<String> {
+    let info = client.must(&["LOCK.INFO", key]);
+    let waiters = info.field("waiters").unwrap().items();
+    waiters.iter().map(|waiter| waiter.field("owner").unwrap().to_string()).collect()
+}
+
+fn wait_for_waiters(client: &mut Client, key: &str, count: usize) {
+    wait_for(&format!("{count} in the line for {key}"), || {
+        (waiters(client, key).len() == count).then_some(())
+    });
+}
+
+#[test]
+fn a_lock_that_is_taken_away_ends_its_command_at_once() {
+    let mut cluster = Cluster::start(WARLOCK, 3);
+    let directory = tempfile::tempdir().unwrap();
+    let mut client = cluster.client(cluster.master());
+    let nodes = cluster.addresses().join(",");
+    let ways: [(&str, &[&str]); 4] = [
+        ("revoked", &["LOCK.REVOKE", "revoked"]),
+        ("deleted", &["DEL", "deleted"]),
+        ("moved", &["LOCK.REVOKE", "moved"]),
+        ("flushed", &["FLUSHALL"]),
+    ];
+    for (key, way) in ways {
+        let (started, told) = (directory.path().join(key), directory.path().join(format!("{key}-told")));
+        // It does not end by itself.
+        let script = format!(
+            "trap 'echo told > {}' TERM; echo $$ > {}; while :; do sleep 0.02; done",
+            told.display(),
+            started.display()
+        );
+        let mut process =
+            Process::start(&["lock", "-n", &nodes, key, "--ttl", "5m", "--", "sh", "-c", &script]);
+        let pid = line(&started);
+        if key == "moved" {
+            // It listens to another node when its node is gone.
+            let channel = format!("__lock__:{key}");
+            let listened = |cluster: &Cluster| {
+                cluster.running().into_iter().find(|node| {
+                    let count = cluster.client(*node).must(&["PUBSUB", "NUMSUB", &channel]);
+                    count.items()[1].integer() == Some(1)
+                })
+            };
+            let node = wait_for("a listener", || listened(&cluster));
+            cluster.kill(node);
+            cluster.wait_for_master();
+            wait_for("a listener at another node", || listened(&cluster));
+            client = cluster.client(cluster.master());
+        }
+        let before = Instant::now();
+        client.must(way);
+        assert_eq!(process.code("warlock lock to end"), Some(123), "{key}");
+        // The next renewal would have come after a hundred seconds.
+        assert!(before.elapsed() < Duration::from_secs(30), "{key}: {:?}", before.elapsed());
+        assert_eq!(line(&told), "told");
+        assert!(!is_alive(&pid), "{key}");
+    }
+}
+
+#[test]
+fn who_waits_ends_at_the_first_signal_and_leaves_the_line() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    let nodes = cluster.address(1);
+    let mut client = cluster.client(1);
+    client.must(&["LOCK.ACQUIRE", "k", "somebody", "600000"]);
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+        let mut process = Process::start(&["lock", "-n", &nodes, "k", "--", "true"]);
+        wait_for_waiters(&mut client, "k", 1);
+        send_signal(name, process.0.id());
+        assert_eq!(process.code("warlock lock to end"), Some(128 + number));
+        wait_for_waiters(&mut client, "k", 0);
+    }
+    let mut ignoring = Command::new("nohup");
+    ignoring.args([WARLOCK, "lock", "-n", &nodes, "k", "--", "true"]);
+    ignoring.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = Process(ignoring.spawn().unwrap());
+    wait_for_waiters(&mut client, "k", 1);
+    send_signal("HUP", process.0.id());
+    client.must(&["LOCK.REVOKE", "k"]);
+    assert_eq!(process.code("warlock lock to run its command"), Some(0));
+}
+
+#[test]
+fn who_has_led_and_lost_ends_at_the_first_signal() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    let nodes = cluster.address(1);
+    let (mut client, mut other) = (cluster.client(1), cluster.client(1));
+    let directory = tempfile::tempdir().unwrap();
+    let started = directory.path().join("started");
+    let script = format!("echo $$ > {}; sleep 100", started.display());
+    let mut leader = Process::start(&["elect", "-n", &nodes, "k", "me", "--", "sh", "-c", &script]);
+    line(&started);
+    other.send(&["LOCK.ACQUIRE", "k", "other", "600000", "WAIT", "600000"]).unwrap();
+    wait_for_waiters(&mut client, "k", 1);
+    client.must(&["LOCK.REVOKE", "k"]);
+    other.receive().unwrap();
+    wait_for_waiters(&mut client, "k", 1);
+    send_signal("TERM", leader.0.id());
+    assert_eq!(leader.code("warlock elect to end"), Some(128 + 15));
+    wait_for_waiters(&mut client, "k", 0);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_cluster_that_does_not_take_the_lock_back() {
+    let mut cluster = Cluster::start(WARLOCK, 1);
+    let nodes = cluster.address(1);
+    let directory = tempfile::tempdir().unwrap();
+    let (started, go) = (directory.path().join("started"), directory.path().join("go"));
+    let script = format!(
+        "echo $$ > {}; while [ ! -e {} ]; do sleep 0.02; done; exit 6",
+        started.display(),
+        go.display()
+    );
+    let mut process = Process::start(&["lock", "-n", &nodes, "k", "--ttl", "5m", "--", "sh", "-c", &script]);
+    let pid = line(&started);
+    cluster.stop(1);
+    std::fs::write(&go, "").unwrap();
+    wait_for("the command to end", || (!is_alive(&pid)).then_some(()));
+    let before = Instant::now();
+    send_signal("TERM", process.0.id());
+    assert_eq!(process.code("warlock lock to end"), Some(6));
+    assert!(before.elapsed() < Duration::from_secs(30), "{:?}", before.elapsed());
+    cluster.cont(1);
+}
+
+/// Ctrl-C reaches everybody in the foreground of a terminal. The command must not get it from us once more.
+#[test]
+fn ctrl_c_reaches_the_command_once() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let cluster = Cluster::start(WARLOCK, 1);
+    let directory = tempfile::tempdir().unwrap();
+    let (started, heard) = (directory.path().join("started"), directory.path().join("heard"));
+    let script = format!(
+        "trap 'echo INT >> {heard}' INT; trap 'echo TERM >> {heard}; exit 9' TERM; echo $$ > {}; while :; do sleep 0.02; done",
+        started.display(),
+        heard = heard.display()
+    );
+    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&keyboard).unwrap();
+    unlockpt(&keyboard).unwrap();
+    let name = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = std::fs::File::options().read(true).write(true).open(name).unwrap();
+    let mut command = warlock(&["lock", "-n", &cluster.address(1), "k", "--", "sh", "-c", &script]);
+    command.stdin(terminal);
+    // SAFETY: two system calls between fork and exec, and nothing is allocated.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            rustix::process::ioctl_tiocsctty(std::io::stdin())?;
+            Ok(())
+        });
+    }
+    let mut process = Process(command.spawn().unwrap());
+    line(&started);
+    // It hears of the key when the command has dealt with it: two signals at once would count as one.
+    send_signal("STOP", process.0.id());
+    std::fs::File::from(keyboard).write_all(b"\x03").unwrap();
+    assert_eq!(line(&heard), "INT");
+    send_signal("CONT", process.0.id());
+    send_signal("TERM", process.0.id());
+    assert_eq!(process.code("warlock lock to end"), Some(9));
+    assert_eq!(std::fs::read_to_string(&heard).unwrap(), "INT\nTERM\n");
+}
+
+#[test]
+fn an_unreachable_cluster_is_said_and_given_up_after_the_patience() {
+    for command in [["lock", "k", "--", "true"].as_slice(), &["elect", "k", "--watch"]] {
+        let mut arguments = vec![command[0], "-n", "127.0.0.1:1", "--patience", "300ms"];
+        arguments.extend(&command[1..]);
+        let ran = output(&arguments);
+        assert_eq!(code(&ran), 125, "{ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("no node can be reached"), "{ran:?}");
+    }
+    let mut process = Process::start(&["lock", "-n", "127.0.0.1:1", "--patience", "10m", "k", "--", "true"]);
+    let mut said = BufReader::new(process.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.next().unwrap().contains("no node can be reached"));
+    assert!(said.any(|line| line.contains("goes on trying")));
+    send_signal("TERM", process.0.id());
+    assert_eq!(process.code("warlock lock to end"), Some(128 + 15));
+}
+
+#[test]
+fn a_time_to_live_that_is_too_short_is_refused() {
+    for ttl in ["0s", "1ms", "99ms"] {
+        for command in [
+            ["lock", "k", "--ttl", ttl, "--", "true"].as_slice(),
+            &["elect", "k", "v", "--ttl", ttl, "--", "true"],
+        ] {
+            let ran = output(command);
+            assert_eq!(code(&ran), 2, "{ran:?}");
+            assert!(String::from_utf8_lossy(&ran.stderr).contains("at least 100ms"), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_leader_is_one_line_whatever_its_value() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    let mut client = cluster.client(1);
+    client.must(&["LOCK.ACQUIRE", "job", "me", "600000", "DATA", "a\nb\\c é"]);
+    let mut watch = Process::start(&["elect", "-n", &cluster.address(1), "job", "--watch"]);
+    let leader = BufReader::new(watch.0.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    assert_eq!(leader.split_once(' ').unwrap().1, r"a\nb\\c é");
 }

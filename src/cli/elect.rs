@@ -1,12 +1,11 @@
 //! `warlock elect`: runs a command while it is the leader, or prints who leads. An election is a lock; the leader's value is the hold's data.
 
 use super::access::AccessFlags;
-use super::hold::{self, Ended, FAILED, NotHeld, Wanted};
+use super::hold::{self, Ended, FAILED, NotHeld, Outage, Signals, Wanted};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
 use warlock::client::{Client, ClientError, Value};
-use warlock::settings;
 
 /// How often the leader is asked for although nothing was heard: a node that fell silent is noticed so.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -23,50 +22,58 @@ pub struct Flags {
     /// What others see of the leader, an address for instance.
     #[arg(required_unless_present = "watch")]
     value: Option<String>,
-    /// Print each leader, one a line: its token and its value.
+    /// Print each leader, one a line: its token and its value, with control characters and backslashes escaped.
     #[arg(long, conflicts_with_all = ["value", "command"])]
     watch: bool,
-    /// For how long we lead without saying so again. It is said three times as often.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::time)]
+    /// For how long we lead without saying so again. At least 100ms. It is said three times as often.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = hold::ttl)]
     ttl: Duration,
     /// The command and its arguments, behind `--`.
     #[arg(last = true, required_unless_present = "watch")]
     command: Vec<String>,
 }
 
-/// Leads until the command ends by itself; stands again when leadership is lost.
+/// Leads until the command ends by itself; stands again when leadership is lost, unless it was asked to end.
 pub fn run(flags: &Flags) -> ExitCode {
     if flags.watch {
         return watch(flags);
     }
+    hold::with_signals(async |signals| lead(signals, flags).await)
+}
+
+async fn lead(signals: &mut Signals, flags: &Flags) -> u8 {
     let wanted = Wanted {
         name: flags.name.clone(),
         owner: hold::owner(),
-        ttl: flags.ttl.max(Duration::from_millis(100)),
+        ttl: flags.ttl,
         is_shared: false,
         wait: None,
         data: flags.value.clone().unwrap_or_default(),
     };
     loop {
-        let held = match hold::acquire(&flags.access, &wanted) {
+        let held = match hold::acquire(signals, &flags.access, &wanted).await {
             Ok(held) => held,
             Err(NotHeld::Busy) => continue,
             Err(NotHeld::Failed(why)) => {
                 eprintln!("warlock: {why}");
-                return ExitCode::from(FAILED);
+                return FAILED;
             }
+            Err(NotHeld::Signalled(signal)) => return hold::signal_code(signal),
         };
         eprintln!("warlock: leads '{}' with token {}", wanted.name, held.token);
-        let ended = hold::run(&flags.access, &wanted, held, &flags.command);
+        let ended = hold::run(signals, &flags.access, &wanted, held, &flags.command).await;
         match &ended {
-            Ended::Lost(why) => {
+            Ended::Lost(why, asked) => {
                 eprintln!("warlock: leads '{}' no longer: {why}; the command was stopped", wanted.name);
-                continue;
+                match asked {
+                    Some(signal) => return hold::signal_code(*signal),
+                    None => continue,
+                }
             }
             Ended::NotRun(_, why) => eprintln!("warlock: {why}"),
             Ended::Itself(_) => {}
         }
-        return ExitCode::from(ended.code());
+        return ended.code();
     }
 }
 
@@ -75,6 +82,7 @@ fn watch(flags: &Flags) -> ExitCode {
     let mut client = flags.access.client();
     let channel = format!("__lock__:{}", flags.name);
     let (mut subscribed, mut last) = (None, None);
+    let mut outage = Outage::new(flags.access.patience);
     loop {
         // The subscription comes first: what changes after the question is told.
         if subscribed != Some(client.connections()) {
@@ -83,11 +91,19 @@ fn watch(flags: &Flags) -> ExitCode {
         }
         match leader(&mut client, &flags.name) {
             Ok(Some((token, value))) if last != Some(token) => {
-                println!("{token} {value}");
+                println!("{token} {}", one_line(&value));
                 last = Some(token);
+                outage.is_over();
             }
-            Ok(_) => {}
-            Err(Trouble::Passing) => {
+            Ok(_) => outage.is_over(),
+            Err(Trouble::Passing(why)) => {
+                if client.connections() > 0 {
+                    outage.is_reached();
+                }
+                if outage.is_enough(&why) {
+                    eprintln!("warlock: {why}");
+                    return ExitCode::from(FAILED);
+                }
                 client.disconnect();
                 std::thread::sleep(ASK_AGAIN);
                 continue;
@@ -103,10 +119,17 @@ fn watch(flags: &Flags) -> ExitCode {
     }
 }
 
+/// A value as a part of a line: what would end the line, or act on a terminal, is written out (`\n`), and so is the backslash.
+fn one_line(value: &str) -> String {
+    let shown =
+        |c: char| if c.is_control() || c == '\\' { c.escape_default().to_string() } else { c.to_string() };
+    value.chars().map(shown).collect()
+}
+
 /// Why there is no answer.
 enum Trouble {
     /// Another try, at another node, may succeed.
-    Passing,
+    Passing(String),
     /// It would be refused again.
     Lasting(String),
 }
@@ -114,13 +137,13 @@ enum Trouble {
 /// The leader's token and value, if there is one.
 fn leader(client: &mut Client, name: &str) -> Result<Option<(i64, String)>, Trouble> {
     let info = match client.ask(&["LOCK.INFO", name]) {
-        Ok(Value::Error(text)) if hold::is_passing(&text) => return Err(Trouble::Passing),
+        Ok(Value::Error(text)) if hold::is_passing(&text) => return Err(Trouble::Passing(text)),
         Ok(Value::Error(text)) => return Err(Trouble::Lasting(text)),
         Ok(info) => info,
         Err(error @ (ClientError::NotRedis(..) | ClientError::Refused(..))) => {
             return Err(Trouble::Lasting(error.to_string()));
         }
-        Err(_) => return Err(Trouble::Passing),
+        Err(error) => return Err(Trouble::Passing(error.to_string())),
     };
     let holder = info.field("holders").and_then(|holders| holders.elements().first());
     Ok(holder.and_then(|holder| {

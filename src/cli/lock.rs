@@ -1,7 +1,7 @@
 //! `warlock lock`: runs a command while it holds a lock.
 
 use super::access::AccessFlags;
-use super::hold::{self, BUSY, Ended, FAILED, NotHeld, Wanted};
+use super::hold::{self, BUSY, Ended, FAILED, NotHeld, Signals, Wanted};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,8 +14,8 @@ pub struct Flags {
     access: AccessFlags,
     /// The lock: a key.
     name: String,
-    /// For how long the lock is ours without being renewed. It is renewed three times as often.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::time)]
+    /// For how long the lock is ours without being renewed. At least 100ms. It is renewed three times as often.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = hold::ttl)]
     ttl: Duration,
     /// Share the lock with others that share it.
     #[arg(long)]
@@ -30,32 +30,37 @@ pub struct Flags {
 
 /// Runs the command; its exit code is ours.
 pub fn run(flags: &Flags) -> ExitCode {
+    hold::with_signals(async |signals| lock(signals, flags).await)
+}
+
+async fn lock(signals: &mut Signals, flags: &Flags) -> u8 {
     let wanted = Wanted {
         name: flags.name.clone(),
         owner: hold::owner(),
-        ttl: flags.ttl.max(Duration::from_millis(100)),
+        ttl: flags.ttl,
         is_shared: flags.shared,
         wait: flags.wait,
         data: flags.command.join(" "),
     };
-    let held = match hold::acquire(&flags.access, &wanted) {
+    let held = match hold::acquire(signals, &flags.access, &wanted).await {
         Ok(held) => held,
         Err(NotHeld::Busy) => {
             eprintln!("warlock: somebody else holds '{}'; LOCK.INFO tells who", wanted.name);
-            return ExitCode::from(BUSY);
+            return BUSY;
         }
         Err(NotHeld::Failed(why)) => {
             eprintln!("warlock: {why}");
-            return ExitCode::from(FAILED);
+            return FAILED;
         }
+        Err(NotHeld::Signalled(signal)) => return hold::signal_code(signal),
     };
-    let ended = hold::run(&flags.access, &wanted, held, &flags.command);
+    let ended = hold::run(signals, &flags.access, &wanted, held, &flags.command).await;
     match &ended {
         Ended::Itself(_) => {}
-        Ended::Lost(why) => {
+        Ended::Lost(why, _) => {
             eprintln!("warlock: the lock '{}' is or may be lost: {why}; the command was stopped", wanted.name)
         }
         Ended::NotRun(_, why) => eprintln!("warlock: {why}"),
     }
-    ExitCode::from(ended.code())
+    ended.code()
 }

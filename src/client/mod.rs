@@ -115,8 +115,30 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]: only `Uncertain` means that the command may have run.
     pub fn ask<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Value, ClientError> {
+        self.ask_within(command, self.access.patience)
+    }
+
+    /// Sends a command and waits so long for its reply: for commands that wait themselves.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_within<A: AsRef<[u8]>>(
+        &mut self,
+        command: &[A],
+        patience: Duration,
+    ) -> Result<Value, ClientError> {
         let bytes = encode(command);
-        self.exchange(&bytes, 1).map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+        self.exchange_within(&bytes, 1, patience).map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// The connection, made now if there is none: another thread can hang up with it while this one waits for a reply.
+    ///
+    /// # Errors
+    /// When no node can be reached, or refuses.
+    pub fn socket(&mut self) -> Result<TcpStream, ClientError> {
+        let link = self.connect()?;
+        let socket = link.stream.try_clone();
+        socket.map_err(|error| ClientError::Unreachable(vec![(link.address.clone(), error.to_string())]))
     }
 
     /// Sends `bytes`, which hold `count` commands, and waits for as many replies.
@@ -124,7 +146,15 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub fn exchange(&mut self, bytes: &[u8], count: usize) -> Result<Vec<Value>, ClientError> {
-        let patience = self.access.patience;
+        self.exchange_within(bytes, count, self.access.patience)
+    }
+
+    fn exchange_within(
+        &mut self,
+        bytes: &[u8],
+        count: usize,
+        patience: Duration,
+    ) -> Result<Vec<Value>, ClientError> {
         let link = self.connect()?;
         let address = link.address.clone();
         let outcome = link
