@@ -56,7 +56,7 @@ pub async fn wait(
     let doors = Doors::open(&settings.client_bind(), &settings.peer_listen()).await?;
     let probes = node::open_probes(settings).await?;
     // The node that this becomes goes on with the same doors: who knocks meanwhile waits a moment instead of being turned away.
-    let (Doors { clients, peers }, doors) = doors.twice()?;
+    let (Doors { clients, peers, .. }, doors) = doors.twice()?;
     info!(
         clients = settings.client_bind(),
         peers = settings.peer_listen(),

@@ -65,14 +65,16 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "bind",
         value: "HOST:PORT",
-        about: "Where clients connect. Not set: the address that the cluster knows for this node, or 127.0.0.1:6379 for a new node.",
+        about: "Where clients connect. Not set: the address that the cluster knows for this node, or 127.0.0.1:6379 for a new node. \
+                Port 0: a free one, chosen when the node is new and remembered.",
         set: |settings, text| optional(text, address).map(|address| settings.bind = address),
         ..Setting::BASE
     },
     Setting {
         name: "peer-bind",
         value: "HOST:PORT",
-        about: "Where the other nodes connect. Not set: the address that the cluster knows, or the host of bind and its port + 10000 for a new node.",
+        about: "Where the other nodes connect. Not set: the address that the cluster knows, or the host of bind and its port + 10000 (- 10000 above \
+                55535) for a new node.",
         set: |settings, text| optional(text, address).map(|address| settings.peer_bind = address),
         ..Setting::BASE
     },

@@ -57,6 +57,15 @@ fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
     assert!(size.contains("client-query-buffer-limit"), "{size}");
     let slow = message(&[("snapshot-rate", "1kb")], &[], "");
     assert!(slow.contains("snapshot-rate") && slow.contains("64kb"), "{slow}");
+    for other in ["http", "peer-bind"] {
+        let twice = message(&[("bind", "127.0.0.1:7001"), (other, "0.0.0.0:7001")], &[], "");
+        assert!(twice.contains("bind (127.0.0.1:7001)") && twice.contains(other), "{twice}");
+    }
+    let derived = message(&[("bind", "127.0.0.1:7001"), ("http", "127.0.0.1:17001")], &[], "");
+    assert!(derived.contains("peer-bind (127.0.0.1:17001)") && derived.contains("http"), "{derived}");
+    let guest = [("join", "a:1"), ("cluster-secret", "correct horse"), ("bind", "127.0.0.1:0")];
+    let lost = message(&guest, &[], "");
+    assert!(lost.contains("bind") && lost.contains("announce"), "{lost}");
     let nowhere = message(&[("peer-announce", "0.0.0.0:7000")], &[], "");
     assert!(nowhere.contains("dial"), "{nowhere}");
 }
