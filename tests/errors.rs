@@ -160,6 +160,31 @@ fn a_first_start_that_fails_makes_no_node_and_a_free_port_is_remembered() {
 }
 
 #[test]
+fn an_empty_node_that_asks_in_vain_says_so_once_and_a_misspelt_variable_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let (base, _guard) = harness::ports::reserve(1);
+    let path = home.path().join("log");
+    let mut command = Command::new(WARLOCK);
+    command.args(["server", "--dir", home.path().join("node").to_str().unwrap()]);
+    command.args(["--bind", &format!("127.0.0.1:{}", base + 1), "--cluster-secret", "correct horse battery"]);
+    // Two reasons, in turn.
+    command.args(["--join", "127.0.0.1:1,127.0.0.1:2", "--slowlog-log-slower-than", "-1"]);
+    command.args(["--log", "info,warlock::waiting=debug"]).env("WARLOCK_LEESE", "2s");
+    command.stderr(std::fs::File::create(&path).unwrap());
+    let mut process = harness::process::spawn(command).unwrap();
+    let start = std::time::Instant::now();
+    let said = wait_for("three rounds of asking", || {
+        let said = std::fs::read_to_string(&path).unwrap();
+        (said.matches("not added to a cluster yet").count() >= 6).then_some(said)
+    });
+    let is_loud = |line: &&str| line.contains("WARN") && line.contains("not added to a cluster yet");
+    assert!(said.lines().filter(is_loud).count() == 1 || start.elapsed().as_secs() >= 10, "{said}");
+    must_say(&said, &["WARLOCK_LEESE", "did you mean WARLOCK_LEASE?"]);
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
 fn a_journal_of_another_format_names_the_file_and_the_way_out() {
     let mut cluster = Cluster::start(WARLOCK, 1);
     cluster.terminate(1);

@@ -7,7 +7,7 @@ mod sources;
 mod table;
 mod values;
 
-pub use sources::{Given, Source, given, print};
+pub use sources::{Given, Source, given, misspelt, print};
 pub use table::{Setting, TABLE};
 pub use values::{is_any_host, time};
 

@@ -66,6 +66,13 @@ fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
     let guest = [("join", "a:1"), ("cluster-secret", "correct horse"), ("bind", "127.0.0.1:0")];
     let lost = message(&guest, &[], "");
     assert!(lost.contains("bind") && lost.contains("announce"), "{lost}");
+    for filter in ["blah", "info,blah", "", "warlock=blah"] {
+        let silent = message(&[("log", filter)], &[], "");
+        assert!(silent.contains("log = ") && silent.contains("debug"), "{filter}: {silent}");
+    }
+    for filter in ["off", "WARN", "info,warlock::host::links=debug", "info, warlock::host"] {
+        read(&[("log", filter)], &[], None).unwrap();
+    }
     let nowhere = message(&[("peer-announce", "0.0.0.0:7000")], &[], "");
     assert!(nowhere.contains("dial"), "{nowhere}");
 }
@@ -89,6 +96,23 @@ fn every_setting_has_a_name_of_its_own_and_a_default_that_is_right() {
     let names: std::collections::BTreeSet<_> = TABLE.iter().map(|setting| setting.name).collect();
     assert_eq!(names.len(), TABLE.len());
     read(&[], &[], None).unwrap();
+}
+
+#[test]
+fn a_variable_that_is_nearly_a_setting_is_noticed_and_others_are_let_be() {
+    let names =
+        ["WARLOCK_LEESE", "WARLOCK_LEASE", "WARLOCK_BIN", "WARLOCK_NODES", "WARLOCK_SERVICE_HOST", "LEESE"];
+    let found = misspelt(names.map(String::from));
+    assert_eq!(found, [("WARLOCK_LEESE".to_string(), "WARLOCK_LEASE".to_string())]);
+    for injected in [
+        "WARLOCK_PORT",
+        "WARLOCK_SERVICE_PORT",
+        "WARLOCK_PORT_6379_TCP_ADDR",
+        "WARLOCK_TOKEN",
+        "WARLOCK_TEST_FAULTS",
+    ] {
+        assert_eq!(misspelt([injected.to_string()]), [], "{injected}");
+    }
 }
 
 #[test]
