@@ -25,7 +25,7 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
 /// # Errors
 /// As [`run`].
 pub async fn run_behind(
-    settings: Settings,
+    mut settings: Settings,
     doors: Option<Doors>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
@@ -48,12 +48,13 @@ pub async fn run_behind(
                 None => return Ok(()), // told to stop
             }
         }
-        Err(IdentityError::Absent(_)) if settings.is_memory() => {
-            let secret = settings.cluster_secret.clone();
-            (NodeIdentity::alone(&contact(&settings), settings.lease, secret), doors)
-        }
-        Err(IdentityError::Absent(_)) if !settings.dir.exists() => {
-            (found_alone(&settings).map_err(NodeError::Identity)?, doors)
+        Err(IdentityError::Absent(_)) if settings.is_memory() || !settings.dir.exists() => {
+            // Before the node is made: its addresses are fixed with it.
+            let doors = match doors {
+                Some(doors) => doors,
+                None => Doors::of_a_new_node(&mut settings).await?,
+            };
+            (found_alone(&settings).map_err(NodeError::Identity)?, Some(doors))
         }
         Err(error) => return Err(NodeError::Identity(error)),
     };
@@ -89,6 +90,8 @@ fn is_empty(directory: &Path) -> bool {
 
 fn found_alone(settings: &Settings) -> Result<NodeIdentity, IdentityError> {
     let identity = NodeIdentity::alone(&contact(settings), settings.lease, settings.cluster_secret.clone());
-    identity.write(&settings.dir)?;
+    if !settings.is_memory() {
+        identity.write(&settings.dir)?;
+    }
     Ok(identity)
 }

@@ -14,11 +14,11 @@ use server::{Answer, Engine, Face, Facts, Ticket};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::rc::{Rc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::machine::{Interest, View as MachineView};
 use storage::reply::Reply;
 use tokio::sync::Notify;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// How long a node that is asked something may take.
 const CALL: Duration = Duration::from_secs(5);
@@ -26,11 +26,15 @@ const CALL: Duration = Duration::from_secs(5);
 const ADD_ME: Duration = Duration::from_secs(60);
 /// Between two rounds of asking members.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Between two lines of the log that say why this node is still alone: members may give different reasons in turn, for as long as nobody joins them.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
 /// Replies that are on their way get this long before the node begins its new life.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 const NO_CLUSTER: &str = "CLUSTERDOWN this node is empty and belongs to no cluster; nothing was done. WARLOCK JOIN host:peerport … here forms a first \
                           cluster, WARLOCK ADD on a member invites this node to a running one";
+const BEGINNING: &str =
+    "CLUSTERDOWN this node became a member a moment ago and begins to serve; nothing was done, connect again";
 
 struct Waiting {
     me: Weak<Waiting>,
@@ -56,7 +60,7 @@ pub async fn wait(
     let doors = Doors::open(&settings.client_bind(), &settings.peer_listen()).await?;
     let probes = node::open_probes(settings).await?;
     // The node that this becomes goes on with the same doors: who knocks meanwhile waits a moment instead of being turned away.
-    let (Doors { clients, peers }, doors) = doors.twice()?;
+    let (Doors { clients, peers, .. }, doors) = doors.twice()?;
     info!(
         clients = settings.client_bind(),
         peers = settings.peer_listen(),
@@ -80,7 +84,11 @@ pub async fn wait(
     let probing = probes.map(|probes| tokio::task::spawn_local(http::listen(probes, waiting.clone())));
     tokio::select! {
         () = stop => {}
-        () = waiting.invited.notified() => tokio::time::sleep(LAST_WORDS).await,
+        () = waiting.invited.notified() => {
+            // Who connects from now on is the member's client: its connection waits, and its requests are held until there is a master.
+            serving.abort();
+            tokio::time::sleep(LAST_WORDS).await;
+        }
     }
     for task in [listening, serving, asking].into_iter().chain(probing) {
         task.abort();
@@ -94,7 +102,7 @@ pub async fn wait(
 /// Asks the members that the operator named, again and again, to be added.
 async fn ask_members(waiting: Rc<Waiting>) {
     let applicant = Applicant { peer: waiting.settings.peer_address(), instance: waiting.instance };
-    let mut said = String::new();
+    let mut said_at: Option<Instant> = None;
     loop {
         for member in &waiting.settings.join {
             if *member == applicant.peer {
@@ -109,9 +117,11 @@ async fn ask_members(waiting: Rc<Waiting>) {
             if waiting.identity.borrow().is_some() {
                 return;
             }
-            if why != said {
-                warn!(why, "not added to a cluster yet; it is asked again");
-                said = why;
+            if said_at.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+                warn!(why, "not added to a cluster yet; members are asked again and again");
+                said_at = Some(Instant::now());
+            } else {
+                debug!(why, "not added to a cluster yet");
             }
         }
         tokio::time::sleep(ASK_AGAIN).await;
@@ -193,6 +203,9 @@ impl Waiting {
             ("JOIN", []) => {
                 Err("ERR nothing was done: name the peer addresses of the other empty nodes: WARLOCK JOIN host:peerport …".into())
             }
+            ("JOIN", addresses) if self.identity.borrow().is_some() => {
+                self.was_formed_with(&addresses.iter().map(text).collect::<Vec<_>>())
+            }
             ("JOIN", addresses) => {
                 if self.is_forming.replace(true) {
                     return Err("TRYAGAIN this node is forming a cluster already; nothing was done".into());
@@ -201,8 +214,24 @@ impl Waiting {
                 self.is_forming.set(false);
                 outcome
             }
-            _ => Err(NO_CLUSTER.into()),
+            _ => Err(self.refusal().into()),
         }
+    }
+
+    /// A JOIN that is repeated before the node begins its new life.
+    fn was_formed_with(&self, addresses: &[String]) -> Result<Reply, String> {
+        let identity = self.identity.borrow();
+        let members = identity.iter().flat_map(|identity| identity.view.current.members.values());
+        let peers: Vec<String> =
+            members.filter_map(|member| Some(Contact::from_bytes(&member.contact)?.peer)).collect();
+        if addresses.len() + 1 == peers.len() && addresses.iter().all(|address| peers.contains(address)) {
+            return Ok(Reply::Simple(format!("OK {} nodes", peers.len()).into()));
+        }
+        Err("ERR nothing was done: this node is a member of a cluster already".into())
+    }
+
+    fn refusal(&self) -> &'static str {
+        if self.identity.borrow().is_some() { BEGINNING } else { NO_CLUSTER }
     }
 
     /// Forms the first cluster: this node and the empty nodes at `addresses`.
@@ -285,7 +314,7 @@ impl Waiting {
         if let Some(waiting) = self.me.upgrade() {
             tokio::task::spawn_local(async move {
                 if let Some(face) = waiting.face.get() {
-                    face.answer(ticket, Answer::Reply(Reply::error(NO_CLUSTER)));
+                    face.answer(ticket, Answer::Reply(Reply::error(waiting.refusal())));
                 }
             });
         }

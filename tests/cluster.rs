@@ -7,6 +7,7 @@ use harness::{Client, Cluster, Reply, wait_for};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 const WARLOCK: &str = env!("CARGO_BIN_EXE_warlock");
 
@@ -115,16 +116,48 @@ fn the_mastership_moves_on_request_and_when_the_master_is_told_to_stop() {
     wait_for("the heir to be in step", || {
         let reply = client.must(&["WARLOCK", "TRANSFER-MASTER", &format!("n{heir}")]);
         assert!(reply.is_ok() || reply.is_error("TRYAGAIN"), "{reply}");
-        reply.is_ok().then_some(())
+        // On a busy machine an election may come after it.
+        (reply.is_ok() && cluster.master() == heir).then_some(())
     });
     assert_eq!(client.must(&["INCR", "a"]), ":2");
-    assert_eq!(cluster.master(), heir);
     assert_eq!(client.must(&["WARLOCK", "SNAPSHOT"]), "+Background saving started");
     assert!(client.must(&["WARLOCK", "NONSENSE"]).is_error("ERR unknown"));
     cluster.signal(heir, Signal::TERM);
     assert_eq!(client.must(&["INCR", "a"]), ":3");
     let status = cluster.wait_for_exit(heir);
     assert!(status.success(), "a node that is told to stop exits with 0: {status}");
+}
+
+/// Members tell how far they are with every heartbeat. With so long a lease there are hundreds of slots between two, at any speed of the machine.
+#[test]
+fn under_load_the_mastership_moves_at_once_and_no_request_fails() {
+    let mut options = harness::Options::new(WARLOCK, 3);
+    options.lease_ms = Some(10_000);
+    options.flags = vec!["--request-timeout".into(), "60s".into()];
+    let mut cluster = Cluster::with(options);
+    let nodes: Vec<_> = cluster.all().into_iter().zip(cluster.addresses()).collect();
+    let counters = Counting::start(&nodes, 1);
+    for _ in 0..3 {
+        let master = cluster.master();
+        let heir = master % 3 + 1;
+        counters.wait_for_answers(&cluster.all(), 300);
+        let reply = cluster.client(master).must(&["WARLOCK", "TRANSFER-MASTER", &format!("n{heir}")]);
+        assert!(reply.is_ok(), "to a node that keeps up: {reply}");
+        wait_for("the heir to be master", || cluster.is_master(heir).then_some(()));
+    }
+    let master = cluster.master();
+    let others: Vec<u16> = cluster.all().into_iter().filter(|node| *node != master).collect();
+    counters.wait_for_answers(&others, 300);
+    counters.listen();
+    assert!(cluster.terminate(master).success());
+    counters.wait_for_answers(&others, 20);
+    let silence = counters.longest_silence(&others);
+    assert!(
+        silence < Duration::from_secs(4),
+        "nobody waits for the lease of 10 s, but somebody waited {silence:?}"
+    );
+    assert_eq!(counters.failed(&others), 0);
+    counters.finish(&cluster.address(others[0])).unwrap();
 }
 
 #[test]

@@ -37,6 +37,14 @@ impl Scripts {
         text(&output.stdout)
     }
 
+    /// What a script says that must fail.
+    fn fails(&self, name: &str, arguments: &[&str]) -> String {
+        let output = self.command(name, arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(!output.status.success(), "devcluster/{name} {arguments:?} calls this a success: {said}");
+        said
+    }
+
     fn pids(&self) -> Vec<String> {
         self.run("status", &["--pids"]).lines().map(ToString::to_string).collect()
     }
@@ -112,9 +120,8 @@ fn a_local_cluster_can_be_started_hurt_healed_and_stopped() {
         sums.field("result").is_some_and(|result| *result == "the same").then_some(())
     });
 
-    let refused = scripts.command("kill", &["7"]).output().unwrap();
-    assert!(!refused.status.success());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("node 7 does not exist"));
+    assert!(scripts.fails("kill", &["1", "7"]).contains("node 7 does not exist"));
+    assert_eq!(scripts.pids().len(), 3, "all of what was asked, or nothing");
     scripts.run("down", &[]);
     assert!(scripts.pids().is_empty());
     for pid in pids {
@@ -122,6 +129,51 @@ fn a_local_cluster_can_be_started_hurt_healed_and_stopped() {
     }
     scripts.run("up", &[]);
     assert_eq!(scripts.client(1).must(&["GET", "a"]), "6", "the data is found again");
+}
+
+#[test]
+fn a_password_works_and_a_node_that_is_not_back_is_no_success() {
+    let (base, _guard) = harness::ports::reserve(3);
+    let scripts = Scripts { directory: tempfile::tempdir().unwrap(), base };
+    let port = base.to_string();
+    // One flag with spaces stays one flag.
+    scripts.run("up", &["--base-port", &port, "--", "--requirepass", "hunter 2"]);
+    let mut client = scripts.client(1);
+    assert!(client.must(&["GET", "a"]).is_error("NOAUTH"));
+    assert!(client.must(&["AUTH", "hunter 2"]).is_ok());
+    let said = scripts.fails("up", &["--nodes", "5", "--base-port", "9000"]);
+    assert!(said.contains("3 nodes") && said.contains(&port) && said.contains("--dir"), "{said}");
+
+    scripts.run("wipe", &["3"]);
+    scripts.run("kill", &["1", "2"]);
+    assert!(scripts.pids().is_empty());
+    for _ in 0..2 {
+        let said = scripts.fails("start", &["3"]);
+        assert!(said.contains("without a master it cannot be added") && !said.contains("syntax"), "{said}");
+    }
+    scripts.run("start", &["1", "2", "3"]);
+    let shown = scripts.run("status", &[]);
+    assert!(
+        shown.contains(" master ") && !shown.contains(" empty ") && !shown.contains("no answer"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_node_that_ends_at_once_is_named_with_what_it_said() {
+    let (base, _guard) = harness::ports::reserve(3);
+    let scripts = Scripts { directory: tempfile::tempdir().unwrap(), base };
+    let port = base.to_string();
+    let said = scripts.fails("up", &["--base-port", "65400"]);
+    assert!(said.contains("--base-port must be"), "{said}");
+    let said = scripts.fails("up", &["--base-port", &port, "--", "--bogus", "3"]);
+    assert!(said.contains("node 1 ended") && said.contains("unexpected argument '--bogus'"), "{said}");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", base + 2)).unwrap();
+    let said = scripts.fails("up", &[]);
+    assert!(said.contains("node 2 ended") && said.contains("another process uses the port"), "{said}");
+    drop(taken);
+    scripts.run("up", &[]);
+    assert_eq!(scripts.pids().len(), 3);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Errors that tell what happened and the way out: to clients without a master, to nodes of other releases and clusters, to who starts a node twice.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-use harness::{Cluster, Options, wait_for};
+use harness::{Client, Cluster, Options, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -114,6 +114,74 @@ fn a_second_process_is_refused_by_the_directory_and_by_the_port() {
     ]);
     must_say(&message, &[&cluster.address(1), "another process uses the port", "--bind"]);
     assert_eq!(cluster.client(1).must(&["PING"]), "+PONG");
+}
+
+#[test]
+fn a_first_start_that_fails_makes_no_node_and_a_free_port_is_remembered() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("node");
+    let server = |arguments: &[&str]| {
+        let mut command = Command::new(WARLOCK);
+        command.args(["server", "--dir", directory.to_str().unwrap()]).args(arguments);
+        command
+    };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let failures: [(&[&str], &str); 4] = [
+        (&["--bind", "203.0.113.7:41315"], "cannot listen on 203.0.113.7:41315"),
+        (&["--bind", "127.0.0.1:0", "--peer-bind", "203.0.113.7:41315"], "--peer-bind"),
+        (&["--bind", "127.0.0.1:0", "--http", "203.0.113.7:41315"], "--http"),
+        (&["--bind", &taken, "--http", &taken], "bind ("),
+    ];
+    for (arguments, word) in failures {
+        let output = server(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        must_say(&String::from_utf8_lossy(&output.stderr), &[word]);
+        assert!(!directory.exists(), "{arguments:?} made a node");
+    }
+    let address = || {
+        let log = home.path().join("log");
+        let mut command = server(&["--bind", "127.0.0.1:0"]);
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let mut process = harness::process::spawn(command).unwrap();
+        let address = wait_for("the node to say where it is", || {
+            let said = std::fs::read_to_string(&log).unwrap();
+            let (_, said) = said.split_once("node started")?.1.split_once("127.0.0.1:")?;
+            Some(format!("127.0.0.1:{}", said.split_once('"')?.0))
+        });
+        wait_for("an answer at that address", || {
+            Client::try_connect(&address).ok()?.ask(&["PING"]).ok().filter(|reply| *reply == "+PONG")
+        });
+        harness::process::signal(&process, harness::Signal::TERM).unwrap();
+        assert!(process.wait().unwrap().success());
+        address
+    };
+    assert_eq!(address(), address(), "the port is the node's from its first start on");
+}
+
+#[test]
+fn an_empty_node_that_asks_in_vain_says_so_once_and_a_misspelt_variable_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let (base, _guard) = harness::ports::reserve(1);
+    let path = home.path().join("log");
+    let mut command = Command::new(WARLOCK);
+    command.args(["server", "--dir", home.path().join("node").to_str().unwrap()]);
+    command.args(["--bind", &format!("127.0.0.1:{}", base + 1), "--cluster-secret", "correct horse battery"]);
+    // Two reasons, in turn.
+    command.args(["--join", "127.0.0.1:1,127.0.0.1:2", "--slowlog-log-slower-than", "-1"]);
+    command.args(["--log", "info,warlock::waiting=debug"]).env("WARLOCK_LEESE", "2s");
+    command.stderr(std::fs::File::create(&path).unwrap());
+    let mut process = harness::process::spawn(command).unwrap();
+    let start = std::time::Instant::now();
+    let said = wait_for("three rounds of asking", || {
+        let said = std::fs::read_to_string(&path).unwrap();
+        (said.matches("not added to a cluster yet").count() >= 6).then_some(said)
+    });
+    let is_loud = |line: &&str| line.contains("WARN") && line.contains("not added to a cluster yet");
+    assert!(said.lines().filter(is_loud).count() == 1 || start.elapsed().as_secs() >= 10, "{said}");
+    must_say(&said, &["WARLOCK_LEESE", "did you mean WARLOCK_LEASE?"]);
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod lease;
 mod membership;
 mod proposer;
 mod reign;
+mod transfer;
 
 use crate::config::Config;
 use crate::message::{Address, AdminError, Adopted, MasterAlive, Message, PValue, RoleId};

@@ -41,7 +41,11 @@ impl clap::Args for Flags {
                 default => format!(", default: {default}"),
             };
             let help = format!("{} [env: {}{default}]", setting.about, setting.variable());
-            let flag = Arg::new(setting.name).long(setting.name).value_name(setting.value).help(help);
+            let flag = Arg::new(setting.name)
+                .long(setting.name)
+                .value_name(setting.value)
+                .help(help)
+                .allow_negative_numbers(true);
             if setting.is_switch { flag.num_args(0..=1).default_missing_value("true") } else { flag }
         });
         command
@@ -88,6 +92,11 @@ pub fn run(flags: &Flags) -> Outcome {
         return Ok(());
     }
     start_log(&settings)?;
+    for (name, near) in
+        settings::misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+    {
+        tracing::warn!("the environment variable {name} means nothing to this node; did you mean {near}?");
+    }
     let node = runtime.spawn_local(startup::run(settings, stop));
     runtime.block_on(node)??;
     Ok(())

@@ -12,6 +12,8 @@ pub struct Doors {
     pub clients: TcpListener,
     /// For peers.
     pub peers: TcpListener,
+    /// For probes, when they were opened with the others.
+    pub probes: Option<TcpListener>,
 }
 
 impl Doors {
@@ -20,7 +22,24 @@ impl Doors {
     /// # Errors
     /// When one of them cannot be used; it says which setting to change.
     pub async fn open(clients: &str, peers: &str) -> Result<Doors, NodeError> {
-        Ok(Doors { clients: bind("bind", clients).await?, peers: bind("peer-bind", peers).await? })
+        let clients = bind("bind", clients).await?;
+        Ok(Doors { clients, peers: bind("peer-bind", peers).await?, probes: None })
+    }
+
+    /// All doors of a node that does not exist yet: it is made only if they can be opened. A port that was left to the system (0) is settled in
+    /// `settings`, so that the node can be found there again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn of_a_new_node(settings: &mut Settings) -> Result<Doors, NodeError> {
+        let mut doors = Doors::open(&settings.client_bind(), &settings.peer_listen()).await?;
+        doors.probes = open_probes(settings).await?;
+        let failed = |error| NodeError::Failed(format!("cannot tell the port of a socket: {error}"));
+        let (clients, peers) = (doors.clients.local_addr(), doors.peers.local_addr());
+        let peer = with_port(&settings.peer_listen(), peers.map_err(failed)?.port());
+        settings.bind = Some(with_port(&settings.client_bind(), clients.map_err(failed)?.port()));
+        settings.peer_bind = Some(peer);
+        Ok(doors)
     }
 
     /// Sockets that listen already and do not block. Must be called inside the node's event loop.
@@ -35,6 +54,7 @@ impl Doors {
         Ok(Doors {
             clients: TcpListener::from_std(clients).map_err(failed)?,
             peers: TcpListener::from_std(peers).map_err(failed)?,
+            probes: None,
         })
     }
 
@@ -46,7 +66,8 @@ impl Doors {
         let failed = |error| NodeError::Failed(format!("cannot share a socket: {error}"));
         let (clients, clients_too) = copy(self.clients).map_err(failed)?;
         let (peers, peers_too) = copy(self.peers).map_err(failed)?;
-        Ok((Doors { clients, peers }, Doors { clients: clients_too, peers: peers_too }))
+        let too = Doors { clients: clients_too, peers: peers_too, probes: None };
+        Ok((Doors { clients, peers, probes: self.probes }, too))
     }
 }
 
@@ -59,6 +80,11 @@ pub async fn open_probes(settings: &Settings) -> Result<Option<TcpListener>, Nod
         Some(address) => bind("http", address).await.map(Some),
         None => Ok(None),
     }
+}
+
+fn with_port(address: &str, port: u16) -> String {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    format!("{host}:{port}")
 }
 
 fn copy(listener: TcpListener) -> io::Result<(TcpListener, TcpListener)> {

@@ -177,14 +177,19 @@ pub async fn run(
     let contact = peers::member_contact(core.node.replica().view(), identity.node)
         .ok_or_else(|| NodeError::Removed(settings.dir.clone(), identity.node))?;
     settings.check_announced(&contact).map_err(NodeError::Setting)?;
-    let Doors { clients, peers } = match doors {
+    let Doors { clients, peers, probes } = match doors {
         Some(doors) => doors,
         None => {
-            let clients = settings.bind.as_ref().unwrap_or(&contact.client);
-            Doors::open(clients, settings.peer_bind.as_ref().unwrap_or(&contact.peer)).await?
+            // Port 0 was settled when the node was made.
+            let given = |bind: &Option<String>| bind.clone().filter(|bind| !bind.ends_with(":0"));
+            let clients = given(&settings.bind).unwrap_or_else(|| contact.client.clone());
+            Doors::open(&clients, &given(&settings.peer_bind).unwrap_or_else(|| contact.peer.clone())).await?
         }
     };
-    let probes = open_probes(&settings).await?;
+    let probes = match probes {
+        Some(probes) => Some(probes),
+        None => open_probes(&settings).await?,
+    };
     let incarnation = core.records().incarnation;
     info!(node = %identity.node, clients = contact.client, peers = contact.peer, "node started");
     let node = Rc::new_cyclic(|me| Running {

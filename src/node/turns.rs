@@ -16,6 +16,8 @@ use tracing::{error, info};
 
 /// How long a stopping master waits for a successor.
 const HAND_OVER: Duration = Duration::from_secs(2);
+/// How often it tries: a hand-over is refused while a change of the members is under way, or before the master serves.
+const HAND_OVER_EVERY: Duration = Duration::from_millis(50);
 
 impl Running {
     pub(super) async fn turns(
@@ -30,6 +32,7 @@ impl Running {
         let alarm = tokio::time::sleep(Duration::ZERO);
         tokio::pin!(alarm);
         let mut give_up_at: Option<tokio::time::Instant> = None;
+        let mut hand_over_at = tokio::time::Instant::now();
         loop {
             if let Some(face) = self.face.get() {
                 face.breathe();
@@ -51,11 +54,18 @@ impl Running {
             if is_stopping && (is_quiet || give_up_at.is_some_and(|at| at <= tokio::time::Instant::now())) {
                 return Ok(());
             }
+            let must_hand_over = is_stopping && self.is_master();
+            if must_hand_over && hand_over_at <= tokio::time::Instant::now() {
+                hand_over_at = tokio::time::Instant::now() + HAND_OVER_EVERY;
+                self.core.borrow_mut().post(RoleId::Leader, Message::Transfer { to: None, ticket: 0 });
+                continue;
+            }
             let now = clock::now();
             let until = self.core.borrow().deadline().map_or(Duration::from_secs(1), |due| due.since(now.at));
             let piece_in = self.courier.borrow_mut().due_in(Instant::now());
             let until = piece_in.map_or(until, |piece_in| until.min(piece_in));
             let due = tokio::time::Instant::now() + until;
+            let due = if must_hand_over { due.min(hand_over_at) } else { due };
             if alarm.is_elapsed() || due < alarm.deadline() {
                 alarm.as_mut().reset(due);
             }
@@ -64,8 +74,6 @@ impl Running {
                 () = &mut stop, if !is_stopping => {
                     info!("stopping");
                     give_up_at = Some(tokio::time::Instant::now() + HAND_OVER);
-                    let transfer = Message::Transfer { to: None, ticket: 0 };
-                    self.core.borrow_mut().post(RoleId::Leader, transfer);
                     serving.abort(); // no new clients
                 }
                 () = self.wake.notified() => {}

@@ -7,7 +7,7 @@ mod sources;
 mod table;
 mod values;
 
-pub use sources::{Given, Source, given, print};
+pub use sources::{Given, Source, given, misspelt, print};
 pub use table::{Setting, TABLE};
 pub use values::{is_any_host, time};
 
@@ -212,6 +212,41 @@ impl Settings {
                     .into(),
             );
         }
+        if self.is_guest() {
+            let told =
+                [("bind", &self.bind, &self.announce), ("peer-bind", &self.peer_bind, &self.peer_announce)];
+            for (name, bind, announced) in told {
+                if bind.as_ref().is_some_and(|bind| bind.ends_with(":0")) && announced.is_none() {
+                    return Err(format!(
+                        "{name} leaves the port to the system (0), but a node that waits for an invitation must say where it is; give {name} a port, or {}announce",
+                        name.trim_end_matches("bind")
+                    ));
+                }
+            }
+        }
+        self.check_doors()
+    }
+
+    /// One socket cannot be two doors. What is not given is not compared: a node that has data knows its addresses.
+    fn check_doors(&self) -> Result<(), String> {
+        let derived = self.bind.is_some().then(|| self.peer_listen());
+        let doors = [
+            ("bind", self.bind.clone()),
+            ("peer-bind", derived.or(self.peer_bind.clone())),
+            ("http", self.http.clone()),
+        ];
+        for (place, (name, address)) in doors.iter().enumerate() {
+            let Some(address) = address else { continue };
+            let twin = doors[..place]
+                .iter()
+                .find(|(_, other)| other.as_ref().is_some_and(|other| is_same_door(other, address)));
+            if let Some((other, taken)) = twin {
+                let taken = taken.as_deref().unwrap_or_default();
+                return Err(format!(
+                    "{other} ({taken}) and {name} ({address}) are the same port; give each its own"
+                ));
+            }
+        }
         Ok(())
     }
 
@@ -327,6 +362,16 @@ impl Settings {
             config
         }
     }
+}
+
+/// Whether two listeners would fight for one port.
+fn is_same_door(one: &str, other: &str) -> bool {
+    let (Some((host, port)), Some((other_host, other_port))) = (one.rsplit_once(':'), other.rsplit_once(':'))
+    else {
+        return false;
+    };
+    let is_same_host = host == other_host || is_any_host(one) || is_any_host(other);
+    is_same_host && port == other_port && port != "0"
 }
 
 #[cfg(test)]

@@ -104,6 +104,23 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, String>, SettingError> {
     Ok(values)
 }
 
+/// Variables that mean something to other commands and scripts of the project.
+const NO_SETTINGS: [&str; 5] =
+    ["WARLOCK_NODES", "WARLOCK_CONFIG", "WARLOCK_BIN", "WARLOCK_BINARY", "WARLOCK_DEV_DIR"];
+
+/// Of these environment variables, those that are nearly a setting's, each with that one. Others are let be: an orchestrator makes names of its own
+/// from the name of a service (`WARLOCK_SERVICE_HOST`).
+pub fn misspelt(variables: impl IntoIterator<Item = String>) -> Vec<(String, String)> {
+    let is_known =
+        |name: &str| NO_SETTINGS.contains(&name) || TABLE.iter().any(|setting| setting.variable() == name);
+    let near = |name: String| {
+        let wanted = nearest(name.strip_prefix("WARLOCK_").filter(|_| !is_known(&name))?)?;
+        let setting = TABLE.iter().find(|setting| setting.name == wanted)?;
+        Some((name, setting.variable()))
+    };
+    variables.into_iter().filter_map(near).collect()
+}
+
 /// The setting that differs in the fewest letters, if it is few.
 fn nearest(name: &str) -> Option<&'static str> {
     let wanted = name.replace('_', "-").to_ascii_lowercase();

@@ -65,14 +65,16 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: "bind",
         value: "HOST:PORT",
-        about: "Where clients connect. Not set: the address that the cluster knows for this node, or 127.0.0.1:6379 for a new node.",
+        about: "Where clients connect. Not set: the address that the cluster knows for this node, or 127.0.0.1:6379 for a new node. \
+                Port 0: a free one, chosen when the node is new and remembered.",
         set: |settings, text| optional(text, address).map(|address| settings.bind = address),
         ..Setting::BASE
     },
     Setting {
         name: "peer-bind",
         value: "HOST:PORT",
-        about: "Where the other nodes connect. Not set: the address that the cluster knows, or the host of bind and its port + 10000 for a new node.",
+        about: "Where the other nodes connect. Not set: the address that the cluster knows, or the host of bind and its port + 10000 (- 10000 above \
+                55535) for a new node.",
         set: |settings, text| optional(text, address).map(|address| settings.peer_bind = address),
         ..Setting::BASE
     },
@@ -356,9 +358,18 @@ pub const TABLE: &[Setting] = &[
         about: "off, error, warn, info, debug or trace; or a filter such as info,warlock::host::links=debug. The log goes to standard error.",
         set: |settings, text| {
             settings.log = text.to_string();
+            let hint = "give off, error, warn, info, debug or trace, or a filter such as warlock::host=debug";
+            // A word alone would be taken for a part of the program, and all others would be silent.
+            let is_level = |part: &str| part.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+            let parts = text.split(',').map(str::trim);
+            match parts.filter(|part| !part.contains([':', '=', '['])).find(|part| !is_level(part)) {
+                Some(part) => return Err(format!("'{part}' is no level; {hint}")),
+                None if text.trim().is_empty() => return Err(hint.into()),
+                None => {}
+            }
             match tracing_subscriber::EnvFilter::try_new(text) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(format!("{error}; give off, error, warn, info, debug or trace")),
+                Err(error) => Err(format!("{error}; {hint}")),
             }
         },
         ..Setting::BASE

@@ -57,6 +57,22 @@ fn a_wrong_value_is_named_with_its_source_and_the_way_out() {
     assert!(size.contains("client-query-buffer-limit"), "{size}");
     let slow = message(&[("snapshot-rate", "1kb")], &[], "");
     assert!(slow.contains("snapshot-rate") && slow.contains("64kb"), "{slow}");
+    for other in ["http", "peer-bind"] {
+        let twice = message(&[("bind", "127.0.0.1:7001"), (other, "0.0.0.0:7001")], &[], "");
+        assert!(twice.contains("bind (127.0.0.1:7001)") && twice.contains(other), "{twice}");
+    }
+    let derived = message(&[("bind", "127.0.0.1:7001"), ("http", "127.0.0.1:17001")], &[], "");
+    assert!(derived.contains("peer-bind (127.0.0.1:17001)") && derived.contains("http"), "{derived}");
+    let guest = [("join", "a:1"), ("cluster-secret", "correct horse"), ("bind", "127.0.0.1:0")];
+    let lost = message(&guest, &[], "");
+    assert!(lost.contains("bind") && lost.contains("announce"), "{lost}");
+    for filter in ["blah", "info,blah", "", "warlock=blah"] {
+        let silent = message(&[("log", filter)], &[], "");
+        assert!(silent.contains("log = ") && silent.contains("debug"), "{filter}: {silent}");
+    }
+    for filter in ["off", "WARN", "info,warlock::host::links=debug", "info, warlock::host"] {
+        read(&[("log", filter)], &[], None).unwrap();
+    }
     let nowhere = message(&[("peer-announce", "0.0.0.0:7000")], &[], "");
     assert!(nowhere.contains("dial"), "{nowhere}");
 }
@@ -80,6 +96,23 @@ fn every_setting_has_a_name_of_its_own_and_a_default_that_is_right() {
     let names: std::collections::BTreeSet<_> = TABLE.iter().map(|setting| setting.name).collect();
     assert_eq!(names.len(), TABLE.len());
     read(&[], &[], None).unwrap();
+}
+
+#[test]
+fn a_variable_that_is_nearly_a_setting_is_noticed_and_others_are_let_be() {
+    let names =
+        ["WARLOCK_LEESE", "WARLOCK_LEASE", "WARLOCK_BIN", "WARLOCK_NODES", "WARLOCK_SERVICE_HOST", "LEESE"];
+    let found = misspelt(names.map(String::from));
+    assert_eq!(found, [("WARLOCK_LEESE".to_string(), "WARLOCK_LEASE".to_string())]);
+    for injected in [
+        "WARLOCK_PORT",
+        "WARLOCK_SERVICE_PORT",
+        "WARLOCK_PORT_6379_TCP_ADDR",
+        "WARLOCK_TOKEN",
+        "WARLOCK_TEST_FAULTS",
+    ] {
+        assert_eq!(misspelt([injected.to_string()]), [], "{injected}");
+    }
 }
 
 #[test]

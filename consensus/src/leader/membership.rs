@@ -20,6 +20,9 @@ pub struct Heard {
     pub applied: u64,
     /// How far its decisions are durable.
     pub durable: u64,
+    /// By how much it lagged when it last told how far it is, behind what the newest heartbeat had announced then. (What was decided since
+    /// then is no lag: members tell it once per heartbeat, and thousands of slots may be decided between two.)
+    behind: Option<u64>,
 }
 
 /// What the master knows of all members.
@@ -32,7 +35,7 @@ impl Hearing {
     /// Every member has the benefit of the doubt when a ballot begins.
     #[must_use]
     pub fn new(view: &View, now: Time) -> Hearing {
-        let start = Heard { at: now, in_ballot: false, answer: None, applied: 0, durable: 0 };
+        let start = Heard { at: now, in_ballot: false, answer: None, applied: 0, durable: 0, behind: None };
         Hearing { members: view.members.keys().map(|id| (*id, start)).collect() }
     }
 
@@ -45,11 +48,12 @@ impl Hearing {
         }
     }
 
-    /// A member told how far it is.
-    pub fn progressed(&mut self, node: NodeId, applied: u64, durable: u64) {
+    /// A member told how far it is; the newest heartbeat announced `commit`.
+    pub fn progressed(&mut self, node: NodeId, applied: u64, durable: u64, commit: u64) {
         if let Some(heard) = self.members.get_mut(&node) {
             heard.applied = heard.applied.max(applied);
             heard.durable = heard.durable.max(durable);
+            heard.behind = Some(commit.saturating_sub(heard.applied));
         }
     }
 
@@ -59,31 +63,22 @@ impl Hearing {
         self.members.get(&node)
     }
 
-    /// Whether `node` answered within `within` and lags by at most `slots` behind `commit`.
+    /// Whether `node` answered within `within` and lagged by at most `slots` when it last told.
     #[must_use]
-    pub fn is_in_step(&self, node: NodeId, now: Time, within: Duration, commit: u64, slots: u64) -> bool {
+    pub fn is_in_step(&self, node: NodeId, now: Time, within: Duration, slots: u64) -> bool {
         self.members.get(&node).is_some_and(|heard| {
-            heard.in_ballot && now.since(heard.at) <= within && heard.applied + slots >= commit
+            let keeps_up = heard.behind.is_some_and(|behind| behind <= slots);
+            heard.in_ballot && now.since(heard.at) <= within && keeps_up
         })
-    }
-
-    /// The voter other than `me` that would be the best next master.
-    #[must_use]
-    pub fn best_successor(&self, me: NodeId, view: &View) -> Option<NodeId> {
-        view.voters()
-            .filter(|voter| *voter != me)
-            .filter_map(|voter| self.members.get(&voter).map(|heard| (heard.applied, heard.at, voter)))
-            .max()
-            .map(|(_, _, voter)| voter)
     }
 
     /// The change that the master should make by itself: give a vote to a member that is in step, or take it from those that
     /// were not heard for long, when that makes the majority smaller.
     #[must_use]
-    pub fn due_change(&self, view: &View, commit: u64, now: Time, config: &Config) -> Option<Change> {
+    pub fn due_change(&self, view: &View, now: Time, config: &Config) -> Option<Change> {
         let returning = view.members.iter().find(|(id, member)| {
             matches!(member.condition, Condition::Join | Condition::Down)
-                && self.is_in_step(**id, now, view.lease, commit, config.in_step)
+                && self.is_in_step(**id, now, view.lease, config.in_step)
         });
         if let Some((id, _)) = returning {
             return Some(Change::Promote(*id));

@@ -2,6 +2,7 @@
 
 use super::membership::Hearing;
 use super::proposer::Proposer;
+use super::transfer::Transfer;
 use super::{Leader, State, admin_answer, data};
 use crate::commander::Commander;
 use crate::message::{Address, AdminError, Adopted, Echo, Heartbeat, Message, PValue, RoleId};
@@ -28,13 +29,16 @@ pub(super) struct Reign {
     pub preempted: bool,
     pub change: Option<PendingChange>,
     pub transfer: Option<Transfer>,
-    view: Arc<View>,
-    targets: Arc<[NodeId]>,
-    hearing: Hearing,
+    pub(super) view: Arc<View>,
+    pub(super) targets: Arc<[NodeId]>,
+    pub(super) hearing: Hearing,
     since: Time,
     heartbeat_at: Time,
     heartbeat_seq: u64,
+    /// What was announced as decided, with a heartbeat or without.
     announced: u64,
+    /// What the newest heartbeat announced: members answer it with how far they are.
+    beaten: u64,
     announce_at: Option<Time>,
     /// Somebody on another node waits for the decisions up to here.
     urgent_through: u64,
@@ -47,19 +51,6 @@ pub(super) struct Reign {
 pub(super) struct PendingChange {
     pub from: Address,
     pub ticket: u64,
-}
-
-/// A hand-over under way.
-#[derive(Clone, Debug)]
-pub(super) struct Transfer {
-    pub from: Address,
-    pub ticket: u64,
-    to: NodeId,
-    until: Time,
-    /// The master goes for good: whoever asked for that must ask the successor again.
-    leaves: bool,
-    /// Everything is decided, and the successor was asked how far it is.
-    hurried: bool,
 }
 
 impl Reign {
@@ -102,6 +93,7 @@ impl Leader {
             heartbeat_at: now.at,
             heartbeat_seq: 0,
             announced: 0,
+            beaten: 0,
             announce_at: None,
             urgent_through: start_slot,
             early_readers: BTreeMap::new(),
@@ -223,6 +215,7 @@ impl Leader {
             self.count_grant(from, sent_at, now);
             self.answer_early_readers(now, &mut out);
         }
+        self.move_transfer(now, &mut out);
         out
     }
 
@@ -238,8 +231,11 @@ impl Leader {
         if let State::Leading(reign) = &mut self.state
             && reign.proposer.ballot == ballot
         {
-            reign.hearing.progressed(from, applied, durable);
-            self.finish_transfer(now, &mut out);
+            reign.hearing.progressed(from, applied, durable, reign.beaten);
+            if let Some(transfer) = &mut reign.transfer {
+                transfer.answered.insert(from);
+            }
+            self.move_transfer(now, &mut out);
         }
         out
     }
@@ -258,7 +254,7 @@ impl Leader {
         }
         self.propose(now, &mut out);
         self.announce_soon(now, &mut out);
-        self.finish_transfer(now, &mut out);
+        self.move_transfer(now, &mut out);
         self.answer_early_readers(now, &mut out);
         out
     }
@@ -267,7 +263,7 @@ impl Leader {
         let mut out = Outputs::default();
         let State::Leading(reign) = &mut self.state else { return out };
         let Some(origin) = commands.first().map(|command| command.id.origin) else { return out };
-        if reign.transfer.is_some() {
+        if reign.transfer.as_ref().is_some_and(|transfer| transfer.is_closing) {
             return out; // the successor gets it: origins send again to a new master
         }
         if let Some(expected) = reign.proposer.enqueue(commands, self.config.queue_max) {
@@ -344,23 +340,6 @@ impl Leader {
         out
     }
 
-    pub(super) fn on_transfer(
-        &mut self,
-        from: Address,
-        to: Option<NodeId>,
-        ticket: u64,
-        now: Now,
-    ) -> Outputs {
-        let mut out = Outputs::default();
-        if let Err(error) = self.try_transfer(from, to, ticket, false, now) {
-            out.send(self.me, from, admin_answer(ticket, Err(error)));
-            return out;
-        }
-        self.beat(now, &mut out); // the successor's answer tells how far it is
-        self.finish_transfer(now, &mut out);
-        out
-    }
-
     // ---- time ----
 
     pub(super) fn reign_deadline(&self, reign: &Reign) -> Time {
@@ -401,7 +380,7 @@ impl Leader {
     }
 
     /// Sends a heartbeat to every member.
-    fn beat(&mut self, now: Now, out: &mut Outputs) {
+    pub(super) fn beat(&mut self, now: Now, out: &mut Outputs) {
         let serving = self.can_read(now);
         let cluster_ms = self.clock.stamp(now, self.config.pull_ppm);
         let (commit, read_index) = (self.commit(), self.read_index());
@@ -423,6 +402,7 @@ impl Leader {
             out.send(self.me, to, Message::Heartbeat(Box::new(heartbeat)));
         }
         reign.announced = reign.announced.max(commit.slot);
+        reign.beaten = commit.slot;
         reign.announce_at = None;
     }
 
@@ -449,15 +429,9 @@ impl Leader {
             (member.condition != Condition::Down || is_back(id)).then_some(*id)
         };
         reign.targets = view.members.iter().filter_map(follows).collect();
-        if reign.transfer.as_ref().is_some_and(|transfer| transfer.until <= now.at)
-            && let Some(transfer) = reign.transfer.take()
-        {
-            let answer = admin_answer(transfer.ticket, Err(AdminError::NotInStep));
-            out.send(self.me, transfer.from, answer);
-        }
-        let commit = self.commit().slot;
+        self.expire_transfer(now, out);
         let State::Leading(reign) = &self.state else { return };
-        if let Some(change) = reign.hearing.due_change(&view, commit, now.at, &self.config) {
+        if let Some(change) = reign.hearing.due_change(&view, now.at, &self.config) {
             // Refused for now: it comes up again with the next heartbeat.
             let _ = self.try_change(&change, None, now, out);
         }
@@ -552,7 +526,7 @@ impl Leader {
         }
     }
 
-    // ---- lease, transfer, members ----
+    // ---- lease, members ----
 
     fn counted(&self) -> Duration {
         self.config.lease_counted(self.views.current.lease)
@@ -564,63 +538,6 @@ impl Leader {
         self.lease.grant(voter, from, &reign.view, self.config.lease_counted(reign.view.lease));
     }
 
-    fn try_transfer(
-        &mut self,
-        from: Address,
-        to: Option<NodeId>,
-        ticket: u64,
-        leaves: bool,
-        now: Now,
-    ) -> Result<(), AdminError> {
-        let master = self.seen.leader;
-        let (me, serving, commit, config) =
-            (self.me.node, self.can_read(now), self.commit().slot, self.config.clone());
-        let State::Leading(reign) = &mut self.state else {
-            return Err(AdminError::NotMaster((master != me).then_some(master)));
-        };
-        if !serving || reign.transfer.is_some() || reign.change.is_some() {
-            return Err(AdminError::Busy);
-        }
-        let to = to.or_else(|| reign.hearing.best_successor(me, &reign.view)).unwrap_or(me);
-        if to == me || !reign.view.is_voter(to) {
-            return Err(AdminError::Refused(format!("{to} is not another voter")));
-        }
-        if !reign.hearing.is_in_step(to, now.at, reign.view.lease, commit, config.in_step) {
-            return Err(AdminError::NotInStep);
-        }
-        let until = now.at.plus(reign.view.lease);
-        reign.transfer = Some(Transfer { from, ticket, to, until, leaves, hurried: false });
-        Ok(())
-    }
-
-    /// Releases the lease as soon as everything is decided and the successor has applied it.
-    fn finish_transfer(&mut self, now: Now, out: &mut Outputs) {
-        let State::Leading(reign) = &mut self.state else { return };
-        let Some(transfer) = &reign.transfer else { return };
-        let last = reign.proposer.next_slot - 1;
-        let all_applied = self.replica_applied >= last && reign.proposer.decided_through >= last;
-        let caught_up = reign.hearing.of(transfer.to).is_some_and(|heard| heard.applied >= last);
-        if !all_applied || reign.proposer.has_queued() {
-            return;
-        }
-        if !caught_up {
-            if let Some(transfer) = reign.transfer.as_mut().filter(|transfer| !transfer.hurried) {
-                transfer.hurried = true;
-                self.beat(now, out); // brings the decisions and makes the successor answer at once
-            }
-            return;
-        }
-        let Some(Transfer { from, ticket, to, leaves, .. }) = reign.transfer.take() else { return };
-        let (ballot, targets, view) = (reign.proposer.ballot, reign.targets.clone(), reign.view.clone());
-        self.released = ballot;
-        self.follow(now, view.lease, out);
-        let release = Message::Release { ballot, successor: to };
-        out.broadcast(self.me, targets, RoleId::Acceptor, release.clone());
-        out.send(self.me, Address { node: to, role: RoleId::Leader }, release);
-        let result = if leaves { Err(AdminError::NotMaster(Some(to))) } else { Ok(view.number) };
-        out.send(self.me, from, admin_answer(ticket, result));
-    }
-
     /// Proposes the view after `change`, if that is safe now.
     fn try_change(
         &mut self,
@@ -630,8 +547,7 @@ impl Leader {
         out: &mut Outputs,
     ) -> Result<(), AdminError> {
         let master = self.seen.leader;
-        let (me, serving, commit, config) =
-            (self.me.node, self.can_read(now), self.commit().slot, self.config.clone());
+        let (me, serving, config) = (self.me.node, self.can_read(now), self.config.clone());
         let established = self.views.established || config.has_bug(Bug::ReconfigBeforeEstablished);
         let State::Leading(reign) = &mut self.state else {
             return Err(AdminError::NotMaster((master != me).then_some(master)));
@@ -644,8 +560,7 @@ impl Leader {
         let in_step: BTreeSet<NodeId> = next
             .voters()
             .filter(|voter| {
-                *voter == me
-                    || reign.hearing.is_in_step(*voter, now.at, reign.view.lease, commit, config.in_step)
+                *voter == me || reign.hearing.is_in_step(*voter, now.at, reign.view.lease, config.in_step)
             })
             .collect();
         if !next.is_majority(&in_step) {
@@ -653,11 +568,8 @@ impl Leader {
         }
         if !next.is_voter(me) {
             // A master hands over before it goes; whoever asked asks the successor again.
-            let successor = reign.hearing.best_successor(me, &next);
             let (from, ticket) = asked.unwrap_or((self.me, 0));
-            self.try_transfer(from, successor, ticket, true, now)?;
-            self.beat(now, out);
-            return Ok(());
+            return self.begin_transfer(from, None, ticket, true, now, out);
         }
         let ballot = reign.proposer.ballot;
         reign.change = asked.map(|(from, ticket)| PendingChange { from, ticket });
