@@ -58,6 +58,13 @@ pub struct Facts {
 
 /// The node behind the face. Everything happens on the node's one thread, so nothing here blocks.
 pub trait Engine {
+    /// Requests that have come are taken now, until [`Engine::end_requests`] and in one go: one look at the clock is enough for all of them. A lease read needs a
+    /// clock that was looked at after its request came, and nothing is applied in between.
+    fn begin_requests(&self) {}
+
+    /// No more requests are taken.
+    fn end_requests(&self) {}
+
     /// Runs `read` on the machine if a linearizable read is allowed at this instant. False: it is not, and nothing was run.
     fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool;
 

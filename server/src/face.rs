@@ -111,6 +111,8 @@ pub struct Face {
     warned: Cell<Option<Instant>>,
     /// How many requests are still taken before the node's next turn.
     breath: Cell<usize>,
+    /// When the clock was last looked at: clocks cost, and requests are short.
+    looked_at: Cell<Instant>,
 }
 
 /// Requests that are taken between two turns of the node, at most. Node and clients share one thread: if thousands of clients send at once, the
@@ -159,6 +161,7 @@ impl Face {
             answered: RefCell::default(),
             warned: Cell::new(None),
             breath: Cell::new(BREATH),
+            looked_at: Cell::new(Instant::now()),
         });
         face.listen_to_keys();
         face
@@ -215,6 +218,7 @@ impl Face {
     /// An answer came; its connection, if it is still there, sends it in its turn.
     pub fn answer(&self, ticket: Ticket, answer: Answer) {
         if let Some(connection) = self.connection(ticket.connection) {
+            self.look_at_clock();
             connection.answer(ticket.place, answer);
             connection.wake();
         }
@@ -306,6 +310,7 @@ impl Face {
 
     /// What the log changed, before the answers of the same turn are given.
     pub fn begin_turn(&self, changes: Vec<Change>) {
+        self.look_at_clock();
         if !changes.is_empty() {
             let notices = self.tracking.borrow_mut().begin_turn(changes);
             self.tell_old(notices);
@@ -373,6 +378,18 @@ impl Face {
                  attacker attempting to use Cross Protocol Scripting to compromise it. Connection aborted."
             );
         }
+    }
+
+    // ---- time ----
+
+    /// Time goes on.
+    pub(crate) fn look_at_clock(&self) {
+        self.looked_at.set(Instant::now());
+    }
+
+    /// The time when the clock was last looked at.
+    pub(crate) fn now(&self) -> Instant {
+        self.looked_at.get()
     }
 
     // ---- turns ----

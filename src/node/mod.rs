@@ -37,7 +37,7 @@ use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::settings::Settings;
 use crate::snapshots::Snapshots;
 use bytes::Bytes;
-use consensus::{AdminError, NodeId, Time};
+use consensus::{AdminError, NodeId, Now, Time};
 use courier::Courier;
 use room::Room;
 use server::{Answer, Engine, Face, Facts, Ticket};
@@ -155,6 +155,8 @@ struct Running {
     /// On the disk.
     room: Cell<Room>,
     is_dismissed: Cell<bool>,
+    /// While a connection's requests are taken: when that began.
+    requests_at: Cell<Option<Now>>,
 }
 
 /// Runs a node until `stop` is ready, behind `doors` if they are open already. Must be called inside a `LocalSet` or a `LocalRuntime`.
@@ -213,6 +215,7 @@ pub async fn run(
         is_removed: Cell::new(false),
         room: Cell::default(),
         is_dismissed: Cell::new(false),
+        requests_at: Cell::new(None),
         identity,
     });
     let face = Face::new(node.clone(), settings.face());
@@ -249,6 +252,11 @@ const REMOVED: &str =
     "CLUSTERDOWN this node was removed from its cluster; nothing was done, connect to another node";
 
 impl Running {
+    /// The time that counts for what a client wants.
+    fn now(&self) -> Now {
+        self.requests_at.get().unwrap_or_else(clock::now)
+    }
+
     /// Answers at the end of the next turn: the connection that asks is busy asking.
     fn refuse(&self, ticket: Ticket, why: &'static str) {
         self.refused.borrow_mut().push((ticket, Reply::error(why)));
@@ -257,8 +265,16 @@ impl Running {
 }
 
 impl Engine for Running {
+    fn begin_requests(&self) {
+        self.requests_at.set(Some(clock::now()));
+    }
+
+    fn end_requests(&self) {
+        self.requests_at.set(None);
+    }
+
     fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool {
-        let (core, now) = (self.core.borrow(), clock::now());
+        let (core, now) = (self.core.borrow(), self.now());
         let may_read = core.node.can_lease_read(now);
         if may_read {
             read(&core.backend.machine.view(core.ledger.cluster_ms()).with_clock(self.clock_ms(&core, now)));
@@ -304,7 +320,7 @@ impl Engine for Running {
         if let Some(why) = self.room.get().refusal() {
             return self.refuse(ticket, why);
         }
-        self.core.borrow_mut().submit(payload, ticket, clock::now());
+        self.core.borrow_mut().submit(payload, ticket, self.now());
         self.wake.notify_one();
     }
 

@@ -151,9 +151,9 @@ impl Connection {
         self.face.stop_tracking(self.id);
     }
 
-    /// A command has its reply.
+    /// A command has its reply, as of the last look at the clock.
     fn count(&self, call: &Call, reply: &Reply, state: &State) {
-        let took = call.since.elapsed();
+        let took = self.face.now().saturating_duration_since(call.since);
         let error = if let Reply::Error(text) = reply { Some(&text[..]) } else { None };
         let mut stats = self.face.stats.borrow_mut();
         stats.ran(call.name, took, error);
@@ -177,6 +177,14 @@ impl Connection {
 
     /// Takes every whole request out of the input.
     fn process(&self) -> Result<(), ()> {
+        self.face.look_at_clock();
+        self.face.engine.begin_requests();
+        let outcome = self.take_requests();
+        self.face.engine.end_requests();
+        outcome
+    }
+
+    fn take_requests(&self) -> Result<(), ()> {
         loop {
             let mut state = self.state.borrow_mut();
             self.take_pushed(&mut state);
@@ -237,7 +245,7 @@ impl Connection {
             return self.kill();
         }
         if let Some(own) = commands::lookup(name) {
-            state.last = (own.name, Instant::now());
+            state.last = (own.name, self.face.now());
             state.last_part =
                 own.parts.iter().find(|part| args.first().is_some_and(|arg| commands::is(arg, part)));
             state.is_about_clients = own.keeps_caching;
@@ -246,7 +254,7 @@ impl Connection {
         let Some(spec) = lookup(name) else {
             return self.refuse(None, storage::commands::unknown_command(name, args), state);
         };
-        state.last = (spec.name, Instant::now());
+        state.last = (spec.name, self.face.now());
         state.last_part = None;
         state.is_about_clients = false;
         if !spec.arity.allows(args.len()) {
@@ -406,6 +414,7 @@ impl Connection {
     }
 
     fn take_effect(&self, effect: Effect, call: Call, state: &mut State) {
+        self.face.look_at_clock();
         match effect {
             Effect::Reply(reply) => {
                 self.count(&call, &reply, state);

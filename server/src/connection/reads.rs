@@ -37,6 +37,7 @@ impl Connection {
                 }
                 Some(finding) => {
                     let reply = self.found(finding, state);
+                    self.face.look_at_clock();
                     self.count(&call, &reply, state);
                     state.done(reply);
                     return self.face.shrink_tracking();
@@ -62,6 +63,7 @@ impl Connection {
             }
             let reply = self.found(finding, state);
             if let Some(call) = call {
+                self.face.look_at_clock();
                 self.count(&call, &reply, state);
             }
             self.take_pushed(state);
@@ -84,6 +86,7 @@ impl Connection {
             );
             Reply::Error(text.into())
         };
+        self.face.look_at_clock();
         self.count(call, &reply, state);
         state.done(reply);
         self.face.shrink_tracking();

@@ -279,3 +279,19 @@ fn a_pause_of_all_holds_everything_but_what_can_end_it() {
         assert_eq!(quit.receive().await, "+OK");
     });
 }
+
+#[test]
+fn a_read_on_the_spot_needs_a_lease_that_lives_after_it_came() {
+    with_face(Settings::default(), async |served| {
+        let mut client = served.client().await;
+        assert_eq!(client.ask("SET key value").await, "+OK");
+        let turns = || served.engine.turns.get();
+        served.engine.lease_ms.set(served.engine.now_ms.get() + 10);
+        let before = turns();
+        assert_eq!(client.ask("GET key").await, "\"value\"");
+        assert_eq!(turns(), before, "the lease lives");
+        served.engine.now_ms.set(served.engine.lease_ms.get());
+        assert_eq!(client.ask("GET key").await, "\"value\"");
+        assert_eq!(turns(), before + 1, "the lease is over: somebody else is asked");
+    });
+}

@@ -24,6 +24,10 @@ pub struct Lone {
     /// How old the state is said to be.
     pub age_ms: Cell<Option<u64>>,
     pub now_ms: Cell<u64>,
+    /// Reads are answered on the spot only before this.
+    pub lease_ms: Cell<u64>,
+    /// The time when requests were begun to be taken, while they are.
+    requests_ms: Cell<Option<u64>>,
     /// The log's time.
     log_ms: Cell<u64>,
     /// Turns that the node took.
@@ -70,8 +74,17 @@ impl Lone {
 }
 
 impl Engine for Lone {
+    fn begin_requests(&self) {
+        self.requests_ms.set(Some(self.now_ms.get()));
+    }
+
+    fn end_requests(&self) {
+        self.requests_ms.set(None);
+    }
+
     fn read_now(&self, read: &mut dyn FnMut(&View<'_>)) -> bool {
-        let may_read = self.is_master.get() && !self.is_cut_off.get();
+        let now_ms = self.requests_ms.get().unwrap_or_else(|| self.now_ms.get());
+        let may_read = self.is_master.get() && !self.is_cut_off.get() && now_ms < self.lease_ms.get();
         if may_read {
             self.read(read);
         }
@@ -149,6 +162,8 @@ pub fn with_face<T: Future<Output = ()>>(settings: Settings, test: impl FnOnce(S
             is_cut_off: Cell::new(false),
             age_ms: Cell::new(None),
             now_ms: Cell::new(1_000_000),
+            lease_ms: Cell::new(u64::MAX),
+            requests_ms: Cell::new(None),
             log_ms: Cell::new(1_000_000),
             turns: Cell::new(0),
             wake: tokio::sync::Notify::new(),
