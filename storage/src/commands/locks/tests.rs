@@ -1,5 +1,6 @@
 //! Locks and sessions by examples, and against a naive twin.
 
 mod examples;
+mod owners;
 mod twin;
 mod young;
