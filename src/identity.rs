@@ -68,6 +68,9 @@ pub enum IdentityError {
 impl fmt::Display for IdentityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            IdentityError::Absent(path) if !path.exists() => {
+                write!(f, "{} does not exist; give the data directory of a node", path.display())
+            }
             IdentityError::Absent(path) => write!(
                 f,
                 "{} exists, but holds no node. If it is the place of a disk, mount the disk. If the node is new, remove the empty directory, or start \

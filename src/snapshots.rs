@@ -180,6 +180,12 @@ impl Snapshots {
         Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
+    /// Whether nothing of this is written to a disk.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        !matches!(self.place, Place::Disk(_))
+    }
+
     /// Snapshots that are kept in memory.
     #[must_use]
     pub fn in_memory(id: [u8; 16], wake: std::sync::Arc<dyn Fn() + Send + Sync>) -> Snapshots {

@@ -52,6 +52,22 @@ impl Drop for Talk {
     }
 }
 
+#[test]
+fn what_needs_no_node_asks_none_and_says_what_is_wrong() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let nobody = ["admin", "-n", "127.0.0.1:1"];
+    let (code, said) = run(&[&nobody[..], &["help"]].concat());
+    assert!(code == 0 && said.contains("TRANSFER-MASTER"), "{code}: {said}");
+    let (code, said) = run(&[&nobody[..], &["backup", &path("b")]].concat());
+    assert!(code == 3 && said.contains("no node can be reached"), "{code}: {said}");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "nothing is left of it");
+    let (code, said) = run(&[&nobody[..], &["backup", &path("none/b")]].concat());
+    assert!(code == 1 && said.contains(&path("none/b")) && !said.contains("snapshot"), "{code}: {said}");
+    let (code, said) = run(&["recover", "--force-new-cluster", "--yes", "--dir", &path("none")]);
+    assert!(code == 1 && said.contains(&format!("{} does not exist", path("none"))), "{code}: {said}");
+}
+
 /// The master's address first.
 fn from_master(cluster: &Cluster) -> (u16, String) {
     let master = cluster.master();

@@ -213,6 +213,10 @@ fn the_command_line_says_the_same_as_a_redis_client() {
     assert!(is_ok && shown.contains("\"the same\""), "{shown}");
     let (is_ok, shown) = admin(&["help"]);
     assert!(is_ok && shown.contains("TRANSFER-MASTER"), "{shown}");
+    for wrong in [["transfer-master", "n9"], ["transfer-master", "n03"], ["remove", "n03"]] {
+        let (is_ok, shown) = admin(&wrong);
+        assert!(!is_ok && shown.contains("ERR nothing was done: "), "{wrong:?}: {shown}");
+    }
     let (is_ok, shown) = admin(&["remove", "n9"]);
     assert!(!is_ok && shown.contains("no member n9"), "{shown}");
 }

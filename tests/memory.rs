@@ -79,6 +79,8 @@ fn a_cluster_of_one_in_memory_forgets_and_a_durable_directory_is_not_taken_for_o
     cluster.run(1);
     assert_eq!(cluster.client(1).must(&["GET", "a"]).to_string(), "(nil)");
     assert!(cluster.client(1).must(&["SET", "a", "2"]).is_ok());
+    let saved = cluster.client(1).must(&["WARLOCK", "SNAPSHOT"]).to_string();
+    assert!(saved.contains("in memory only"), "it does not pretend to write: {saved}");
     let durable = Cluster::form(Options::new(env!("CARGO_BIN_EXE_warlock"), 1));
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_warlock"))
         .args(["server", "--durability", "memory", "--dir"])

@@ -1,12 +1,13 @@
 //! `warlock admin …`: WARLOCK commands from the command line.
 
-use super::access::{AccessFlags, REFUSED, complain};
-use super::backup;
+use super::access::{AccessFlags, REFUSED, UNREACHABLE, complain};
+use super::{Outcome, backup};
 use clap::Args;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use warlock::client::{Access, Client, Value, show};
+use warlock::client::{Access, Client, ClientError, Value, show};
+use warlock::node::HELP;
 
 /// A change of the member set may take this long.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -26,10 +27,15 @@ pub fn run(flags: &Flags) -> ExitCode {
     let access = flags.access.access();
     match flags.words.as_slice() {
         [word, file] if word.eq_ignore_ascii_case("backup") => {
-            return crate::finish(backup::run(access, Path::new(file)));
+            return finish_backup(backup::run(access, Path::new(file)));
         }
         [word] if word.eq_ignore_ascii_case("backup") => {
             return refused("name the file: warlock admin backup FILE");
+        }
+        [word] if word.eq_ignore_ascii_case("help") => {
+            // The same as a node says, for who has none yet.
+            HELP.iter().for_each(|line| println!("{line}"));
+            return ExitCode::SUCCESS;
         }
         _ => {}
     }
@@ -47,6 +53,17 @@ pub fn run(flags: &Flags) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => complain(&error),
+    }
+}
+
+/// Who could not be reached is told from who said no.
+fn finish_backup(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Err(error) if error.is::<ClientError>() => {
+            eprintln!("warlock: {error}");
+            ExitCode::from(UNREACHABLE)
+        }
+        outcome => crate::finish(outcome),
     }
 }
 

@@ -18,6 +18,19 @@ pub fn run(access: Access, file: &Path) -> Outcome {
     if file.exists() {
         return Err(format!("{} exists already; give another name", file.display()).into());
     }
+    // Before the node is asked to write a snapshot for nothing.
+    let partial = file.with_added_extension("partial");
+    let out =
+        File::create(&partial).map_err(|error| format!("cannot write {}: {error}", partial.display()))?;
+    let made = make(access, file, &partial, out);
+    if made.is_err() {
+        // Half a backup is worse than none.
+        let _ = fs::remove_file(&partial);
+    }
+    made
+}
+
+fn make(access: Access, file: &Path, partial: &Path, out: File) -> Outcome {
     let mut client = Client::new(Access { patience: access.patience.max(PATIENCE), ..access });
     eprintln!("the node writes a snapshot …");
     let begun = ask(&mut client, &["WARLOCK", "BACKUP"])?;
@@ -27,31 +40,17 @@ pub fn run(access: Access, file: &Path) -> Outcome {
     };
     let (slot, total) = (number("slot")?, number("bytes")?);
     let node = client.address().unwrap_or_default().to_string();
-    let partial = file.with_added_extension("partial");
-    let copied = copy(&mut client, &node, slot, total, &partial).and_then(|()| {
-        let loaded = Loaded::read(&partial)?;
-        File::open(&partial)?.sync_all()?;
-        fs::rename(&partial, file)?;
-        let directory =
-            file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory)?.sync_all()?;
-        Ok(loaded.slot)
-    });
-    match copied {
-        Ok(slot) => {
-            println!("{}: {total} bytes, everything up to slot {slot}, checked", file.display());
-            Ok(())
-        }
-        Err(error) => {
-            // Half a backup is worse than none.
-            let _ = fs::remove_file(&partial);
-            Err(error)
-        }
-    }
+    copy(&mut client, &node, slot, total, out)?;
+    let loaded = Loaded::read(partial)?;
+    File::open(partial)?.sync_all()?;
+    fs::rename(partial, file)?;
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()?;
+    println!("{}: {total} bytes, everything up to slot {}, checked", file.display(), loaded.slot);
+    Ok(())
 }
 
-fn copy(client: &mut Client, node: &str, slot: u64, total: u64, partial: &Path) -> Outcome {
-    let mut out = File::create(partial)?;
+fn copy(client: &mut Client, node: &str, slot: u64, total: u64, mut out: File) -> Outcome {
     let (mut offset, mut shown) = (0, 0);
     while offset < total {
         let words = ["WARLOCK".to_string(), "BACKUP".into(), slot.to_string(), offset.to_string()];

@@ -19,7 +19,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Between two looks at who is the master.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-const HELP: &[&str] = &[
+/// What `WARLOCK HELP` says.
+pub const HELP: &[&str] = &[
     "WARLOCK <subcommand> [<arg> …]. Subcommands are:",
     "STATUS                     What this node knows of itself and its cluster.",
     "MEMBERS                    Every member: condition, role, applied slot, lag, addresses, version.",
@@ -73,7 +74,12 @@ impl Running {
             ("CHECKSUM", []) => self.compare_checksums().await,
             ("SNAPSHOT", []) => {
                 self.save();
-                Ok(Reply::simple("Background saving started"))
+                let is_memory = self.snapshots.borrow().is_in_memory();
+                Ok(Reply::simple(if is_memory {
+                    "Background saving started, in memory only: durability is memory, nothing is written"
+                } else {
+                    "Background saving started"
+                }))
             }
             ("BACKUP", []) => self.begin_backup().await,
             ("BACKUP", [slot, offset]) => self.backup_piece(slot, offset),
@@ -173,12 +179,30 @@ pub(super) fn refusal(error: &AdminError) -> String {
         AdminError::NotInStep => {
             "TRYAGAIN a majority of the new voters, or the successor, is not heard or not in step; nothing was done".into()
         }
-        AdminError::Refused(why) => format!("ERR not done: {why}"),
+        AdminError::Refused(why) => format!("ERR nothing was done: {why}"),
     }
 }
 
 fn parse_node(text: &str) -> Result<NodeId, String> {
-    text.trim_start_matches('n').parse().map(NodeId).map_err(|_| {
+    let number = text.strip_prefix('n').unwrap_or(text);
+    let node = number.parse().ok().map(NodeId);
+    // As it is shown, and not otherwise: whoever writes n03 may mean something else.
+    node.filter(|node| node.0.to_string() == number).ok_or_else(|| {
         format!("ERR nothing was done: '{text}' is no node; WARLOCK MEMBERS lists them (n1, n2, …)")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_named_as_it_is_shown() {
+        for name in ["n3", "3"] {
+            assert_eq!(parse_node(name), Ok(NodeId(3)));
+        }
+        for name in ["n03", "03", "nn3", "+3", "n", "", "n-1", "three"] {
+            assert!(parse_node(name).is_err_and(|why| why.starts_with("ERR nothing was done")), "{name}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod sweep;
 mod turns;
 mod waits;
 
+pub use admin::HELP;
 pub use answers::unreachable;
 pub use doors::{Doors, open_probes};
 pub use open::{first_ledger, journal_id};

@@ -18,6 +18,13 @@ pub(super) fn number(number: u64) -> Reply {
     Reply::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
+/// A member's answer.
+pub(super) struct Answered {
+    pub facts: MemberFacts,
+    /// How far this node was when the answer came.
+    here: u64,
+}
+
 impl Running {
     pub(super) fn status(&self) -> Reply {
         let facts = self.known_facts();
@@ -51,26 +58,26 @@ impl Running {
             // They were all asked at once: a task each.
             rows.push((id, member, answer.await.ok().flatten()));
         }
-        let newest = rows.iter().filter_map(|(_, _, facts)| Some(facts.as_ref()?.applied)).max().unwrap_or(0);
-        let rows = rows.into_iter().map(|(id, member, facts)| member_row(id, &member, facts, master, newest));
-        Reply::Array(rows.collect())
+        let seen = rows.iter().map(|(_, _, answer)| answer.as_ref().map(|it| (it.facts.applied, it.here)));
+        let lags = lags(&seen.collect::<Vec<_>>());
+        let row = |((id, member, answer), lag): ((NodeId, Member, Option<Answered>), Option<u64>)| {
+            member_row(id, &member, answer.map(|answer| answer.facts), master, lag)
+        };
+        Reply::Array(rows.into_iter().zip(lags).map(row).collect())
     }
 
     /// Asks a member how it is, in a task of its own.
-    pub(super) fn ask_facts(
-        &self,
-        id: NodeId,
-        member: &Member,
-    ) -> tokio::task::JoinHandle<Option<MemberFacts>> {
+    pub(super) fn ask_facts(&self, id: NodeId, member: &Member) -> tokio::task::JoinHandle<Option<Answered>> {
         let (node, contact) = (self.me.upgrade(), Contact::from_bytes(&member.contact));
         let cluster = self.identity.cluster;
         tokio::task::spawn_local(async move {
             let node = node?;
+            let here = |facts| Answered { facts, here: node.core.borrow().ledger.applied() };
             if id == node.identity.node {
-                return Some(node.member_facts());
+                return Some(here(node.member_facts()));
             }
             match node.call(&contact?.peer, &Question::Facts).await {
-                Ok(Answer::Facts(facts)) if facts.cluster == cluster && facts.node == id => Some(facts),
+                Ok(Answer::Facts(facts)) if facts.cluster == cluster && facts.node == id => Some(here(facts)),
                 _ => None,
             }
         })
@@ -126,12 +133,20 @@ impl Running {
     }
 }
 
+/// By how much each member is behind the first, from how far it said it was and how far this node was when it said so. Answers come one after the other
+/// while the cluster goes on: members are compared by how far they are ahead of this node, each at its own moment.
+fn lags(answers: &[Option<(u64, u64)>]) -> Vec<Option<u64>> {
+    let ahead = |(applied, here): (u64, u64)| i128::from(applied) - i128::from(here);
+    let first = answers.iter().flatten().map(|answer| ahead(*answer)).max().unwrap_or(0);
+    answers.iter().map(|answer| answer.map(|it| u64::try_from(first - ahead(it)).unwrap_or(0))).collect()
+}
+
 fn member_row(
     id: NodeId,
     member: &Member,
     facts: Option<MemberFacts>,
     master: Option<NodeId>,
-    newest: u64,
+    lag: Option<u64>,
 ) -> Reply {
     let contact = Contact::from_bytes(&member.contact);
     let condition = match member.condition {
@@ -151,12 +166,22 @@ fn member_row(
         (text("role"), text(role)),
         (text("reachable"), text(if facts.is_some() { "yes" } else { "no" })),
         (text("applied"), facts.as_ref().map_or(Reply::Null, |facts| number(facts.applied))),
-        (
-            text("lag"),
-            facts.as_ref().map_or(Reply::Null, |facts| number(newest.saturating_sub(facts.applied))),
-        ),
+        (text("lag"), lag.map_or(Reply::Null, number)),
         (text("client"), text(contact.as_ref().map_or("", |contact| &contact.client))),
         (text("peer"), text(contact.as_ref().map_or("", |contact| &contact.peer))),
         (text("version"), facts.as_ref().map_or(Reply::Null, |facts| text(&facts.version))),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_answers_later_makes_no_other_look_behind() {
+        // This node at 100; one that answers when this node is at 600; one that is 40 behind; one that is silent.
+        let seen = [Some((100, 100)), Some((603, 600)), Some((560, 600)), None];
+        assert_eq!(lags(&seen), [Some(3), Some(0), Some(43), None]);
+        assert_eq!(lags(&[]), []);
+    }
 }

@@ -102,7 +102,7 @@ impl Running {
             .collect();
         let mut with_room = Vec::new();
         for (id, answer) in asked {
-            if answer.await.ok().flatten().is_some_and(|facts| !facts.is_disk_low) {
+            if answer.await.ok().flatten().is_some_and(|answer| !answer.facts.is_disk_low) {
                 with_room.push(id);
             }
         }
