@@ -159,7 +159,7 @@ pub enum Flag {
     Publishes,
     /// Cannot be called by a script.
     NoScript,
-    /// Its reply may be as large as what is stored.
+    /// Its reply may be as large as what is stored, and it stays stored: to ask again and again makes ever more of it. (LPOP and GETDEL only move it.)
     Tells,
     /// The same, if this word is among its arguments.
     TellsWith(&'static str),

@@ -45,7 +45,6 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "LPOP",
         summary: "Returns the first elements in a list after removing them. Deletes the list if the last element was popped.",
         arity: Arity::AtLeast(1),
-        flags: &[Flag::Fast, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(pop(txn, args, End::Left, "lpop"))),
         ..LIST
     },
@@ -53,7 +52,6 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "RPOP",
         summary: "Returns and removes the last elements of a list. Deletes the list if the last element was popped.",
         arity: Arity::AtLeast(1),
-        flags: &[Flag::Fast, Flag::Tells],
         handler: Handler::Write(|txn, _, args| reply(pop(txn, args, End::Right, "rpop"))),
         ..LIST
     },
@@ -63,7 +61,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         since: "7.0.0",
         arity: Arity::AtLeast(3),
         keys: Keys::Counted { at: 0 },
-        flags: &[Flag::Tells],
+        flags: &[],
         handler: Handler::Write(|txn, _, args| reply(pop_many(txn, args))),
         ..LIST
     },

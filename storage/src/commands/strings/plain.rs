@@ -48,7 +48,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         name: "GETSET",
         summary: "Returns the previous string value of a key after setting it to a new value.",
         arity: Arity::Exactly(2),
-        flags: &[Flag::Fast, Flag::Grows, Flag::Tells],
+        flags: &[Flag::Fast, Flag::Grows],
         handler: Handler::Write(|txn, _, args| reply(getset(txn, args))),
         ..STRING
     },
@@ -57,7 +57,7 @@ pub(in crate::commands) const COMMANDS: &[CommandSpec] = &[
         summary: "Returns the string value of a key after deleting the key.",
         since: "6.2.0",
         arity: Arity::Exactly(1),
-        flags: &[Flag::Fast, Flag::Tells],
+        flags: &[Flag::Fast],
         handler: Handler::Write(|txn, _, args| reply(getdel(txn, args))),
         ..STRING
     },
