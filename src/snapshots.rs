@@ -24,6 +24,8 @@ use tracing::{info, warn};
 const JOURNAL_PER_SNAPSHOT: u64 = 4;
 /// But not below this, however little data there is,
 const JOURNAL_BYTES_LEAST: u64 = 64 << 20;
+/// not so soon after the last one, because a node that writes much would do little else,
+const QUIET: Duration = Duration::from_secs(10);
 /// and always above this.
 const JOURNAL_BYTES_MOST: u64 = 256 << 20;
 /// The same, while a peer copies an earlier one: it wants to go on behind that with the log when it has it, and the file must stay until then.
@@ -150,6 +152,8 @@ pub struct Snapshots {
     used_at: Cell<Option<Instant>>,
     /// How large the last one was, as far as that is known.
     newest_bytes: u64,
+    /// When one was last finished.
+    finished_at: Option<Instant>,
     /// Bytes of pieces that were kept so far.
     kept_bytes: u64,
     /// Called when a snapshot is written.
@@ -206,6 +210,7 @@ impl Snapshots {
             asked_at,
             used_at,
             newest_bytes: 0,
+            finished_at: None,
             kept_bytes: 0,
             wake,
         }
@@ -245,13 +250,19 @@ impl Snapshots {
     /// Whether one should be taken now.
     #[must_use]
     pub fn is_due(&self, journal_bytes: u64) -> bool {
-        if self.is_writing || journal_bytes <= JOURNAL_BYTES_LEAST {
+        journal_bytes > JOURNAL_BYTES_LEAST && self.is_due_at(journal_bytes, Instant::now())
+    }
+
+    fn is_due_at(&self, journal_bytes: u64, now: Instant) -> bool {
+        if self.is_writing {
             return false;
         }
-        let is_copying = self.asked_at.get().is_some_and(|at| at.elapsed() < COPYING);
+        let is_within = |time: Duration, at: Option<Instant>| at.is_some_and(|at| now < at + time);
         let proportional = self.newest_bytes.saturating_mul(JOURNAL_PER_SNAPSHOT);
-        let most = if is_copying {
+        let most = if is_within(COPYING, self.asked_at.get()) {
             JOURNAL_BYTES_COPYING
+        } else if is_within(QUIET, self.finished_at) {
+            JOURNAL_BYTES_MOST
         } else {
             proportional.clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MOST)
         };
@@ -327,7 +338,8 @@ impl Snapshots {
         match outcome {
             Ok((slot, bytes)) => {
                 info!(slot, "snapshot taken");
-                self.used_at.set(Some(Instant::now()));
+                self.finished_at = Some(Instant::now());
+                self.used_at.set(self.finished_at);
                 if let Some(bytes) = bytes {
                     self.remember(slot, bytes);
                 }

@@ -29,9 +29,12 @@ fn snapshots(value_bytes: usize) -> Snapshots {
 fn the_journal_is_in_proportion_to_the_data() {
     for (data, most) in [(1, 64), (20, 80), (66, 256)] {
         let snapshots = snapshots(data << 20);
+        let later = snapshots.finished_at.unwrap() + QUIET;
         // A snapshot is its rows, and a little more.
-        assert!(!snapshots.is_due(most * MIB), "{data} MiB of data");
-        assert!(snapshots.is_due((most + 1) * MIB), "{data} MiB of data");
+        assert!(!snapshots.is_due_at(most * MIB, later), "{data} MiB of data");
+        assert!(snapshots.is_due_at((most + 1) * MIB, later), "{data} MiB of data");
+        let soon = later - Duration::from_millis(1);
+        assert!(!snapshots.is_due_at(256 * MIB, soon) && snapshots.is_due_at(256 * MIB + 1, soon), "at rest");
     }
 }
 
