@@ -293,6 +293,11 @@ impl Places {
         }
     }
 
+    /// Whether nothing is in front of a place.
+    pub fn is_first(&self, place: u64) -> bool {
+        place == self.first
+    }
+
     /// The place of the first read that is not done, if it may be done (P1).
     pub fn next_allowed(&mut self) -> Option<u64> {
         if self.allowed == 0 {

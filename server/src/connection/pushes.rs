@@ -71,6 +71,12 @@ impl Connection {
         !self.pushed.borrow().is_empty() || !self.old.borrow().is_empty()
     }
 
+    /// Whether some of that could be moved now ([`Connection::take_pushed`]).
+    pub(super) fn can_push(&self, state: &State) -> bool {
+        let has_room = state.places.reply_bytes() < PUSH_AHEAD_BYTES;
+        !self.old.borrow().is_empty() || (has_room && !self.pushed.borrow().is_empty())
+    }
+
     fn overflow(&self) {
         self.pushed.borrow_mut().clear();
         self.old.borrow_mut().clear();

@@ -51,8 +51,7 @@ impl Connection {
 
     /// Does the reads that are allowed, in order, as long as there is room for what they find.
     pub(super) fn read_allowed(&self, state: &mut State) {
-        while state.has_room(self)
-            && let Some(place) = state.places.next_allowed()
+        while let Some(place) = state.next_read(self)
             && let Some((Place::Allowed(read), call)) = state.places.take(place)
         {
             let mut finding = Finding::Reply(Reply::Null);

@@ -81,9 +81,10 @@ async fn serve_until_end(
             let listens = state.is_blocked && state.input.len() < BLOCKED_INPUT_BYTES_MAX;
             let is_full = state.is_full(connection);
             let wants_read = !state.is_closing && (listens || !is_full);
-            let reads_on = state.places.next_allowed().is_some() && state.has_room(connection);
+            let reads_on = state.next_read(connection).is_some();
             let goes_on = (was_full && !is_full) || reads_on || (state.is_out_of_breath && !state.is_closing);
             let wants_write = !state.places.output.is_empty();
+            let goes_on = goes_on || (!wants_write && connection.can_push(&state));
             connection.is_resting.set(wants_read && !is_full && !wants_write && !goes_on);
             (wants_write, wants_read, is_over, goes_on)
         };
@@ -91,11 +92,8 @@ async fn serve_until_end(
             return Ok(());
         }
         if goes_on {
-            // Requests may wait in the input, and nothing would wake this task for them.
+            // Something waits here, and nothing would wake this task for it. Never without a pause: everybody shares one thread.
             tokio::task::yield_now().await;
-            continue;
-        }
-        if !wants_write && connection.has_pushed() {
             continue;
         }
         tokio::select! {

@@ -139,6 +139,14 @@ impl State {
         self.places.reply_bytes() < connection.face.tunable.borrow().output_bytes_max
     }
 
+    /// The next read that may be done now: there is room for what it finds, or it stands in front of all that takes the room and can leave only behind it.
+    pub(super) fn next_read(&mut self, connection: &Connection) -> Option<u64> {
+        let place = self.places.next_allowed()?;
+        let is_first = self.places.is_first(place);
+        let bytes = if is_first { self.places.output.len() } else { self.places.reply_bytes() };
+        (bytes < connection.face.tunable.borrow().output_bytes_max).then_some(place)
+    }
+
     /// Whether a write whose reply may be large has to wait for such replies that are on their way. They are taken to be as large as the last one.
     pub(super) fn must_hear_first(&self, connection: &Connection) -> bool {
         let (count, bytes) = self.places.tells();

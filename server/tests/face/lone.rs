@@ -30,6 +30,8 @@ pub struct Lone {
     requests_ms: Cell<Option<u64>>,
     /// The log's time.
     log_ms: Cell<u64>,
+    /// Whether nothing is answered for now.
+    pub is_stalled: Cell<bool>,
     /// Turns that the node took.
     pub turns: Cell<usize>,
     wake: tokio::sync::Notify,
@@ -40,6 +42,9 @@ impl Lone {
     fn decide(&self) {
         let face = self.face.get().unwrap();
         face.breathe();
+        if self.is_stalled.get() {
+            return;
+        }
         self.turns.set(self.turns.get() + 1);
         let waiting = self.waiting.take();
         for (ticket, payload) in waiting {
@@ -159,6 +164,7 @@ pub fn with_face<T: Future<Output = ()>>(settings: Settings, test: impl FnOnce(S
             machine: RefCell::default(),
             face: OnceCell::new(),
             is_master: Cell::new(true),
+            is_stalled: Cell::new(false),
             is_cut_off: Cell::new(false),
             age_ms: Cell::new(None),
             now_ms: Cell::new(1_000_000),

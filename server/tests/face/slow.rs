@@ -1,7 +1,7 @@
 //! Clients that do not read their replies: what waits for them has a bound, whatever they asked for, and nothing is lost.
 
 use crate::lone::{Client, Served, with_face};
-use warlock_server::Settings;
+use warlock_server::{Engine, Settings};
 
 const LIMIT: usize = 1 << 20;
 const VALUE: usize = 300_000;
@@ -131,5 +131,45 @@ fn a_transaction_of_the_connections_own_commands_has_a_bound_too() {
         // It says so, and is done all the same.
         assert!(replies.ends_with(b"more than client-output-buffer-limit\r\n"));
         assert!(client.ask("CLIENT INFO").await.contains(" db=3 "));
+    });
+}
+
+/// A connection of another node than the master, whose first request has no answer yet; behind it wait `bytes` that do not need one.
+async fn stalled(served: &Served, first: &[&[u8]], bytes: usize) -> Client {
+    let (mut client, mut watcher) = (served.client().await, served.client().await);
+    for command in ["CLIENT SETNAME stalled", "HELLO 3", "SUBSCRIBE news"] {
+        client.ask(command).await;
+    }
+    served.engine.is_master.set(false);
+    served.engine.is_stalled.set(true);
+    client.send_words(first).await;
+    client.send_words(&[b"ECHO", &vec![b'x'; bytes]]).await;
+    while waiting_for(&mut watcher, "stalled").await < bytes {}
+    client
+}
+
+#[test]
+fn what_is_pushed_behind_a_reply_that_waits_does_not_stop_the_node() {
+    with_face(Settings::default(), async |served| {
+        let mut client = stalled(&served, &[b"SET", b"key", b"value"], 100_000).await;
+        served.face.publish(&"news".into(), &"message".into());
+        assert_eq!(served.client().await.ask("PING").await, "+PONG");
+        served.engine.is_stalled.set(false);
+        served.engine.nudge();
+        assert!(client.receive_raw().await.starts_with(b"+OK"));
+        assert!(client.receive_raw().await.starts_with(b"$100000"));
+        assert!(client.receive_raw().await.starts_with(b">3"));
+    });
+}
+
+#[test]
+fn a_read_in_front_of_all_that_waits_is_done_however_much_that_is() {
+    let settings = Settings { output_bytes_max: LIMIT, ..Settings::default() };
+    with_face(settings, async |served| {
+        let mut client = stalled(&served, &[b"GET", b"key"], LIMIT + 1).await;
+        served.engine.is_stalled.set(false);
+        served.engine.nudge();
+        assert!(client.receive_raw().await.starts_with(b"_"));
+        assert!(client.receive_raw().await.starts_with(b"$"));
     });
 }
