@@ -15,11 +15,13 @@ use crate::store::tree::Tree;
 use crate::store::{Order, StoreError};
 use crate::varint;
 use bytes::Bytes;
+use fjall::compaction::Leveled;
 use fjall::{
     CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable,
 };
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -33,6 +35,9 @@ const ROWS: u8 = 1;
 const SEPARATE_BYTES: u32 = 256;
 /// Changes that the engine keeps in memory before it writes a sorted file. Up to five of them.
 const MEMTABLE_BYTES: u64 = 8 << 20;
+/// A sorted file of keys, about. Who merges files keeps eight bytes for each key of the one that is written, and a reader keeps the whole filter of each that it looks into:
+/// with the engine's own 64 MB, a file has all keys of a large database, and both grow with it.
+const TABLE_BYTES: u64 = 8 << 20;
 /// The engine's own journal; its least.
 const JOURNAL_BYTES: u64 = 64 << 20;
 const THREADS: usize = 2;
@@ -97,7 +102,10 @@ impl Engine {
             .map_err(failed)?;
         let options = || {
             let apart = KvSeparationOptions::default().separation_threshold(SEPARATE_BYTES);
-            KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES).with_kv_separation(Some(apart))
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(MEMTABLE_BYTES)
+                .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES)))
+                .with_kv_separation(Some(apart))
         };
         let rows = database.keyspace("rows", options).map_err(failed)?;
         Ok(Engine { rows, database, cache_bytes, cut_bytes: 0, place })
