@@ -37,7 +37,8 @@ pub(super) struct Reign {
     heartbeat_seq: u64,
     /// What was announced as decided, with a heartbeat or without.
     announced: u64,
-    /// What the newest heartbeat announced: members answer it with how far they are.
+    /// What the newest heartbeat announced: members answer it with how far they are. Not less than what phase 1 found, although a master that has
+    /// not applied that itself announces less.
     beaten: u64,
     announce_at: Option<Time>,
     /// Somebody on another node waits for the decisions up to here.
@@ -54,6 +55,11 @@ pub(super) struct PendingChange {
 }
 
 impl Reign {
+    /// Whether a change of the members is on its way: asked for, made by the master itself, or inherited.
+    pub(super) fn is_changing(&self) -> bool {
+        self.change.is_some() || self.in_flight.iter().any(|slot| matches!(slot, Slot::Reconfig(_)))
+    }
+
     pub(super) fn applied_by(&self, member: NodeId) -> Option<u64> {
         self.hearing.of(member).map(|heard| heard.applied)
     }
@@ -93,7 +99,7 @@ impl Leader {
             heartbeat_at: now.at,
             heartbeat_seq: 0,
             announced: 0,
-            beaten: 0,
+            beaten: last_inherited,
             announce_at: None,
             urgent_through: start_slot,
             early_readers: BTreeMap::new(),
@@ -402,7 +408,7 @@ impl Leader {
             out.send(self.me, to, Message::Heartbeat(Box::new(heartbeat)));
         }
         reign.announced = reign.announced.max(commit.slot);
-        reign.beaten = commit.slot;
+        reign.beaten = reign.beaten.max(commit.slot);
         reign.announce_at = None;
     }
 
@@ -552,8 +558,7 @@ impl Leader {
         let State::Leading(reign) = &mut self.state else {
             return Err(AdminError::NotMaster((master != me).then_some(master)));
         };
-        let open = reign.in_flight.iter().any(|slot| matches!(slot, Slot::Reconfig(_)));
-        if !serving || !established || open || reign.change.is_some() || reign.transfer.is_some() {
+        if !serving || !established || reign.is_changing() || reign.transfer.is_some() {
             return Err(AdminError::Busy);
         }
         let next = reign.view.after(change)?;

@@ -76,7 +76,7 @@ impl Leader {
         let State::Leading(reign) = &mut self.state else {
             return Err(AdminError::NotMaster((master != me).then_some(master)));
         };
-        if !serving || reign.transfer.is_some() || reign.change.is_some() {
+        if !serving || reign.transfer.is_some() || reign.is_changing() {
             return Err(AdminError::Busy);
         }
         if !reign.view.voters().any(|voter| voter != me && to.is_none_or(|to| to == voter)) {
