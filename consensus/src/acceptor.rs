@@ -6,18 +6,26 @@
 //! * A3: no accepted value has a ballot above the promise.
 //! * A4: while bound to a master it promises to nobody else; a restarted acceptor is bound as if it had just granted its longest
 //!   lease to the leader of its promise.
-//! * A6: it promises and accepts only in views that it knows, durably. Otherwise a leader that alone knew of a new view could die and leave promises
-//!   that nobody can ever surpass.
 //! * A5: it reports a watermark, and drops values below it, only when its node holds those decisions durably.
+//! * A6: it promises and accepts only in views that it knows, durably.
+//!
+//! A4 is kept in `binding`, A6 in `views`; `stamp` remembers what the acceptor saw of cluster time.
+
+mod binding;
+mod stamp;
+#[cfg(test)]
+mod tests;
+mod views;
 
 use crate::config::Config;
-use crate::message::{Address, ClockReport, Heartbeat, MasterAlive, Message, P1b, PValue, RoleId};
+use crate::message::{Address, Heartbeat, MasterAlive, Message, P1b, PValue, RoleId};
 use crate::planted::Bug;
 use crate::record::{Durable, Record};
 use crate::role::{Outputs, Role};
 use crate::types::{Ballot, NodeId, Now, Slot, Time, Watermark};
 use crate::value::{Body, Value};
 use crate::view::ViewState;
+use stamp::StampSeen;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,49 +66,6 @@ struct EarlyStart {
     lease: Duration,
 }
 
-/// The newest master's last stamp and when it was seen.
-#[derive(Clone, Copy, Debug, Default)]
-struct StampSeen {
-    master: Ballot,
-    stamp_ms: u64,
-    since: Since,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Since {
-    /// In this life: the monotonic clock then.
-    Monotonic(Time),
-    /// In an earlier life: the wall clock then.
-    Wall(u64),
-}
-
-impl Default for Since {
-    fn default() -> Self {
-        Since::Wall(0)
-    }
-}
-
-impl StampSeen {
-    fn see(&mut self, master: Ballot, stamp_ms: u64, now: Now) {
-        // A master without a time says nothing about any line.
-        if stamp_ms > 0 && (master, stamp_ms) > (self.master, self.stamp_ms) {
-            *self = StampSeen { master, stamp_ms, since: Since::Monotonic(now.at) };
-        }
-    }
-
-    fn report(&self, now: Now) -> ClockReport {
-        if self.stamp_ms == 0 {
-            return ClockReport::default();
-        }
-        let (passed_ms, is_monotonic) = match self.since {
-            Since::Monotonic(then) => (u64::try_from(now.at.since(then).as_millis()).unwrap_or(0), true),
-            Since::Wall(then_ms) => (now.wall_ms.saturating_sub(then_ms), false),
-        };
-        let estimate_ms = self.stamp_ms.saturating_add(passed_ms);
-        ClockReport { master: self.master, stamp_ms: self.stamp_ms, estimate_ms, is_monotonic }
-    }
-}
-
 impl Acceptor {
     /// Puts an acceptor together from what is durable; its node's newest snapshot covers `snapshot_slot`.
     #[must_use]
@@ -126,11 +91,7 @@ impl Acceptor {
             commit: Watermark::default(),
             handed: watermark,
             view: durable.view.unwrap_or_else(ViewState::unknown),
-            clock: durable.clock.map_or_else(StampSeen::default, |(master, stamp_ms, wall_ms)| StampSeen {
-                master,
-                stamp_ms,
-                since: Since::Wall(wall_ms),
-            }),
+            clock: durable.clock.map_or_else(StampSeen::default, StampSeen::in_an_earlier_life),
             early_start: None,
             config,
         }
@@ -325,14 +286,6 @@ impl Acceptor {
         out
     }
 
-    fn on_release(&mut self, ballot: Ballot) -> Outputs {
-        self.released = self.released.max(ballot);
-        if self.promised <= ballot && self.bound.is_some_and(|(leader, _)| leader == ballot.leader) {
-            self.bound = None;
-        }
-        Outputs::default()
-    }
-
     /// Hands every value that the master says is decided, and that was accepted in the master's own ballot, to the replica.
     ///
     /// In exactly that ballot: its leader proposes nothing at or below its phase-1 watermark, so such a value was decided in that ballot. A value of
@@ -371,40 +324,10 @@ impl Acceptor {
         }
     }
 
-    fn on_view(&mut self, view: &ViewState) -> Outputs {
-        self.view.learn(view);
-        self.forget_established();
-        Outputs::default()
-    }
-
     // ---- helpers ----
-
-    /// Whether the view of `ballot` is known, perhaps from the message that brought the ballot (A6).
-    fn knows_view_of(&mut self, ballot: Ballot, view: &ViewState, out: &mut Outputs) -> bool {
-        if self.view.learn(view) {
-            out.persist.push(Record::View(self.view.clone()));
-            out.send(self.me, self.sibling(RoleId::Replica), Message::ViewIs(self.view.clone()));
-            self.forget_established();
-        }
-        ballot.view <= self.view.current.number
-    }
-
-    /// An established view's reconfiguration need not be kept.
-    fn forget_established(&mut self) {
-        if let Some(PValue { slot: Slot::Reconfig(number), .. }) = &self.reconfig
-            && self.is_established(*number)
-        {
-            self.reconfig = None;
-        }
-    }
 
     fn sibling(&self, role: RoleId) -> Address {
         Address { node: self.me.node, role }
-    }
-
-    fn is_established(&self, view: u64) -> bool {
-        let known = &self.view;
-        known.current.number > view || (known.current.number == view && known.established)
     }
 
     fn promise(&mut self, ballot: Ballot, out: &mut Outputs) {
@@ -420,31 +343,6 @@ impl Acceptor {
         if slot > self.watermark {
             out.send(self.me, self.sibling(RoleId::Replica), Message::WriteDown { slot });
         }
-    }
-
-    /// How long this acceptor still helps nobody but another leader.
-    fn bound_to_another(&self, leader: NodeId, now: Now) -> Duration {
-        match self.bound {
-            Some((master, until)) if master != leader => until.since(now.at),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Binds this acceptor to the leader of `ballot`, which is not below its promise, from now on for `lease`.
-    fn grant(&mut self, ballot: Ballot, lease: Duration, now: Now, out: &mut Outputs) -> bool {
-        if ballot <= self.released {
-            return false;
-        }
-        if lease > self.lease_max {
-            self.lease_max = lease;
-            out.persist.push(Record::Lease(lease));
-        }
-        let until = now.at.plus(lease);
-        self.bound = match self.bound {
-            Some((leader, longer)) if leader == ballot.leader && longer > until => Some((leader, longer)),
-            _ => Some((ballot.leader, until)),
-        };
-        true
     }
 
     /// A view's start entry is taken only by an acceptor that holds every earlier slot: as a durable decision of its node, or accepted in
@@ -482,14 +380,6 @@ impl Acceptor {
         }
         (page, None)
     }
-
-    /// A sender that uses ballots of an older view learns of the newer one.
-    fn tell_newer_view(&self, node: NodeId, ballot: Ballot, out: &mut Outputs) {
-        if ballot.view < self.view.current.number {
-            let to = Address { node, role: RoleId::Replica };
-            out.send(self.me, to, Message::ViewIs(self.view.clone()));
-        }
-    }
 }
 
 impl Role for Acceptor {
@@ -519,109 +409,5 @@ impl Role for Acceptor {
 
     fn deadline(&self) -> Option<Time> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::Targets;
-    use crate::view::View;
-    use bytes::Bytes;
-
-    const NOW: Now = Now { at: Time(1_000_000), wall_ms: 1 };
-
-    fn acceptor() -> Acceptor {
-        let view = View::first((1..=5).map(|id| (NodeId(id), Bytes::new())), Duration::from_secs(1));
-        let durable = Durable { view: Some(ViewState::first(view)), ..Durable::default() };
-        Acceptor::recover(NodeId(4), Arc::new(Config::default()), durable, 0, NOW)
-    }
-
-    fn ballot(round: u64, leader: u64) -> Ballot {
-        Ballot { view: 1, round, leader: NodeId(leader) }
-    }
-
-    fn accept(acceptor: &mut Acceptor, ballot: Ballot) -> Outputs {
-        let value = Arc::new(Value { made_in: ballot, stamp_ms: 1, body: Body::Noop });
-        let pvalue = PValue { slot: Slot::Data(1), ballot, value };
-        let from = Address { node: ballot.leader, role: RoleId::Commander(ballot, Slot::Data(1)) };
-        let lease = Duration::from_secs(1);
-        let commit = Watermark::default();
-        acceptor.on_message(from, Message::P2a { pvalue, commit, sent_at: Time(0), lease }, NOW)
-    }
-
-    fn handed_over(acceptor: &mut Acceptor, ballot: Ballot) -> usize {
-        let from = Address { node: ballot.leader, role: RoleId::Leader };
-        let commit = Watermark { ballot, slot: 1 };
-        let outputs = acceptor.on_message(from, Message::Commit { commit }, NOW);
-        outputs
-            .sends
-            .iter()
-            .map(|envelope| match &envelope.message {
-                Message::Learn { entries, .. } => entries.len(),
-                _ => 0,
-            })
-            .sum()
-    }
-
-    #[test]
-    fn a_watermark_decides_only_what_was_accepted_in_its_own_ballot() {
-        // n1's phase 1 ended late: its watermark covers slot 1, which was chosen in 1.2.n3. n4 accepted something else in between.
-        let mut late = acceptor();
-        let _ = accept(&mut late, ballot(1, 4));
-        assert_eq!(handed_over(&mut late, ballot(1, 1)), 0, "a value of a higher ballot proves nothing");
-        let mut lower = acceptor();
-        let _ = accept(&mut lower, ballot(1, 1));
-        assert_eq!(handed_over(&mut lower, ballot(2, 3)), 0, "nor does a value of a lower one");
-        let mut same = acceptor();
-        let _ = accept(&mut same, ballot(2, 3));
-        assert_eq!(handed_over(&mut same, ballot(2, 3)), 1);
-    }
-
-    /// What an acceptor answers to another leader that asks for a promise at `at`.
-    fn ask(acceptor: &mut Acceptor, at: Time) -> Outputs {
-        let (ballot, view) = (ballot(2, 2), acceptor.view.clone());
-        let from = Address { node: NodeId(2), role: RoleId::Scout(ballot) };
-        let now = Now { at, wall_ms: 1 };
-        acceptor.on_message(from, Message::P1a { ballot, from_slot: 0, view }, now)
-    }
-
-    /// An acceptor that granted a lease of a second, and restarted at second 5.
-    fn restarted(config: Config) -> Acceptor {
-        let mut durable = Durable { view: Some(acceptor().view), ..Durable::default() };
-        durable.apply(Record::Promise(ballot(1, 1)));
-        durable.apply(Record::Lease(Duration::from_secs(1)));
-        let now = Now { at: Time(5_000_000), wall_ms: 1 };
-        Acceptor::recover(NodeId(4), Arc::new(config), durable, 0, now)
-    }
-
-    fn refuses(outputs: &Outputs) -> bool {
-        matches!(outputs.sends[0].message, Message::Refused { .. })
-    }
-
-    #[test]
-    fn a_bound_acceptor_refuses_others_and_changes_nothing() {
-        let mut acceptor = acceptor();
-        let _ = accept(&mut acceptor, ballot(1, 1));
-        let refused = ask(&mut acceptor, Time(1_900_000));
-        assert!(refuses(&refused));
-        assert_eq!(refused.sends[0].to, Targets::One(NodeId(2)));
-        assert!(refused.persist.is_empty());
-        assert!(!refuses(&ask(&mut acceptor, Time(2_000_001))));
-    }
-
-    #[test]
-    fn a_restarted_acceptor_is_bound_as_if_it_had_just_granted_its_longest_lease() {
-        let mut acceptor = restarted(Config::default());
-        assert!(refuses(&ask(&mut acceptor, Time(5_900_000))));
-        assert!(!refuses(&ask(&mut acceptor, Time(6_000_001))));
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    #[test]
-    fn a_restarted_acceptor_that_forgets_its_lease_is_noticed() {
-        let bug = Some(Bug::LeaseForgottenAtRestart);
-        let mut acceptor = restarted(Config { bug, ..Config::default() });
-        assert!(!refuses(&ask(&mut acceptor, Time(5_900_000))), "the check above would fail");
     }
 }
