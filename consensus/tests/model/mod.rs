@@ -1,7 +1,7 @@
 //! Exhaustive search of small configurations, over the real roles as values.
 //!
 //! Acceptors, replicas, scouts and commanders are the crate's own; only the leader is a thin driver, which follows `begin_reign`,
-//! `commit` and `enter_view` of `leader/reign.rs`. The network is a growing set of messages: any message may be delivered to any of its
+//! `commit` and `enter_view` of `leader/reign`. The network is a growing set of messages: any message may be delivered to any of its
 //! targets at any time, again and again, or never, which covers loss, duplication and reordering. Time stands still and the lease is zero, so
 //! no acceptor is ever bound.
 //!
