@@ -23,93 +23,21 @@
 //! The rest stays inside one node: what scouts and commanders tell their leader, what an acceptor tells the replica and the
 //! leader beside it, and what the host tells its replica. [`Message::is_local`] says which; a node takes those from itself only.
 
+mod address;
+mod phase1;
+mod pulse;
+
+pub use address::{Address, Envelope, RoleId, Targets};
+pub use phase1::{Adopted, ClockReport, P1b};
+pub use pulse::{Echo, Heartbeat, MasterAlive};
+
 use crate::types::{Ballot, NodeId, Slot, Time, Watermark};
 use crate::value::{Command, Origin, Value};
 use crate::view::{Change, Refusal, ViewState};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A role on a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum RoleId {
-    /// Keeps the decided sequence and feeds it to the machine.
-    Replica,
-    /// Wants to lead, or leads.
-    Leader,
-    /// Promises and accepts.
-    Acceptor,
-    /// Phase 1 of one ballot.
-    Scout(Ballot),
-    /// Phase 2 of one slot in one ballot.
-    Commander(Ballot, Slot),
-    /// Not a role: what drives the roles.
-    Host,
-}
-
-impl fmt::Debug for RoleId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RoleId::Replica => f.write_str("replica"),
-            RoleId::Leader => f.write_str("leader"),
-            RoleId::Acceptor => f.write_str("acceptor"),
-            RoleId::Scout(ballot) => write!(f, "scout {ballot}"),
-            RoleId::Commander(ballot, slot) => write!(f, "commander {ballot}/{slot:?}"),
-            RoleId::Host => f.write_str("host"),
-        }
-    }
-}
-
-/// Where a message comes from or goes to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Address {
-    /// The member.
-    pub node: NodeId,
-    /// The role on it.
-    pub role: RoleId,
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.node, self.role)
-    }
-}
-
-/// The nodes that one message goes to: a host encodes it once for all of them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Targets {
-    /// One node.
-    One(NodeId),
-    /// Several nodes.
-    Many(Arc<[NodeId]>),
-}
-
-impl Targets {
-    /// The nodes.
-    #[must_use]
-    pub fn nodes(&self) -> &[NodeId] {
-        match self {
-            Targets::One(node) => std::slice::from_ref(node),
-            Targets::Many(nodes) => nodes,
-        }
-    }
-}
-
-/// A message on its way.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Envelope {
-    /// Who says it.
-    pub from: Address,
-    /// To which nodes.
-    pub to: Targets,
-    /// To which role on each of them.
-    pub role: RoleId,
-    /// What is said.
-    pub message: Message,
-}
 
 /// A value with its place and the ballot in which it was proposed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -120,19 +48,6 @@ pub struct PValue {
     pub ballot: Ballot,
     /// The value.
     pub value: Arc<Value>,
-}
-
-/// What an acceptor knows of cluster time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ClockReport {
-    /// The newest master whose stamps it has seen: each master's clock is a line of its own.
-    pub master: Ballot,
-    /// That master's last stamp; 0: no stamp was ever seen.
-    pub stamp_ms: u64,
-    /// What that master's cluster time should be now: its last stamp plus what has passed since.
-    pub estimate_ms: u64,
-    /// Whether a monotonic clock says so; after a restart it is the wall clock.
-    pub is_monotonic: bool,
 }
 
 /// What is said.
@@ -438,100 +353,6 @@ pub enum Message {
         /// The slot.
         slot: u64,
     },
-}
-
-/// An acceptor's answer in phase 1.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct P1b {
-    /// The scout's ballot.
-    pub ballot: Ballot,
-    /// The acceptor's promise.
-    pub promised: Ballot,
-    /// Echo of the request: this page starts here.
-    pub from_slot: u64,
-    /// Decisions up to here are durable on the acceptor's node; it reports no values at or below.
-    pub watermark: u64,
-    /// Accepted values above the watermark, by rising slot: one page.
-    pub accepted: Vec<PValue>,
-    /// There are more, from this slot on.
-    pub more_from: Option<u64>,
-    /// An accepted value of the next reconfiguration slot.
-    pub reconfig: Option<PValue>,
-    /// The configuration that the acceptor knows.
-    pub view: ViewState,
-    /// What it knows of cluster time.
-    pub clock: ClockReport,
-}
-
-/// The master's pulse.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Heartbeat {
-    /// The leader's ballot.
-    pub ballot: Ballot,
-    /// Counts this leader's heartbeats in this ballot.
-    pub seq: u64,
-    /// The leader's clock: the start of the lease that the answer grants.
-    pub sent_at: Time,
-    /// What is decided.
-    pub commit: Watermark,
-    /// The configuration.
-    pub view: ViewState,
-    /// Cluster time.
-    pub cluster_ms: u64,
-    /// The target's last answer, if the leader holds the master lease right now. Proves to the target that `read_index` is at least as new
-    /// as that answer.
-    pub echo: Option<Echo>,
-    /// Everything that was acknowledged to any client before this was sent lies at or below this slot.
-    pub read_index: u64,
-}
-
-/// Names an answer to a heartbeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Echo {
-    /// Which life of the node answered: a late copy of a heartbeat may be answered again by the next.
-    pub life: u64,
-    /// The heartbeat's number.
-    pub seq: u64,
-}
-
-/// A quorum's promises, summed up.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Adopted {
-    /// The ballot.
-    pub ballot: Ballot,
-    /// The highest watermark seen, and who reported it.
-    pub watermark: u64,
-    /// A node that holds the decisions up to the watermark.
-    pub holder: NodeId,
-    /// For each slot above it, the accepted value with the highest ballot.
-    pub accepted: BTreeMap<u64, PValue>,
-    /// The same for the next reconfiguration slot.
-    pub reconfig: Option<PValue>,
-    /// The configuration in which the quorum was counted (it may have turned out to be established).
-    pub view: ViewState,
-    /// What the quorum knows of cluster time.
-    pub clocks: Vec<ClockReport>,
-}
-
-/// What an acceptor tells its siblings when it hears a master.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct MasterAlive {
-    /// The master's ballot.
-    pub ballot: Ballot,
-    /// What it says is decided.
-    pub commit: Watermark,
-    /// This acceptor helps nobody else before this time.
-    pub bound_until: Time,
-    /// The configuration.
-    pub view: ViewState,
-    /// The number of the heartbeat.
-    pub seq: u64,
-    /// This node's clock when the acceptor answered it.
-    pub answered_at: Time,
-    /// The heartbeat's echo.
-    pub echo: Option<Echo>,
-    /// The heartbeat's read index.
-    pub read_index: u64,
 }
 
 /// Why an administrative request was not taken.
