@@ -1,9 +1,11 @@
-//! When a snapshot is due.
+//! How long the journal may become before a snapshot is due.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use consensus::{Ledger, ViewState};
 use std::sync::Arc;
-use storage::machine::{Stamp, encode_command};
+use std::sync::mpsc::channel;
+use storage::machine::{Machine, Stamp, encode_command};
 
 const MIB: u64 = 1 << 20;
 
