@@ -8,7 +8,9 @@
 #[path = "../tests/model/mod.rs"]
 mod model;
 
-use model::{Model, Report, Setup};
+use model::Model;
+use model::search::Report;
+use model::setups::{self, Setup};
 use std::process::ExitCode;
 use std::time::Instant;
 use warlock_consensus::Config;
@@ -32,16 +34,16 @@ fn main() -> ExitCode {
     }
     match bug {
         None => {
-            let mut setups = model::all();
-            setups.retain(|setup| only.as_ref().is_none_or(|text| setup.name.contains(text.as_str())));
-            search_all(setups)
+            let mut wanted = setups::all();
+            wanted.retain(|setup| only.as_ref().is_none_or(|text| setup.name.contains(text.as_str())));
+            search_all(wanted)
         }
         Some(_) if !COMPILED_IN => {
             eprintln!("planted bugs need --features planted-bugs");
             ExitCode::from(2)
         }
         Some(name) => {
-            let mut covered = model::covered();
+            let mut covered = setups::covered();
             covered.retain(|(bug, _)| name == "all" || format!("{bug:?}") == name);
             if covered.is_empty() {
                 eprintln!("no configuration covers a planted bug {name}");
@@ -87,7 +89,7 @@ fn plant(covered: Vec<(Bug, Setup)>) -> ExitCode {
     let (count, mut missed) = (covered.len(), Vec::new());
     for (bug, setup) in covered {
         println!("{bug:?}: {}", bug.describe());
-        let report = search(setup, model::with_bug(bug));
+        let report = search(setup, setups::with_bug(bug));
         tell(&report);
         if report.violation.is_none() {
             missed.push(bug);

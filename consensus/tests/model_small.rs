@@ -3,7 +3,8 @@
 
 mod model;
 
-use model::{Model, Setup};
+use model::Model;
+use model::setups::{self, Setup};
 use warlock_consensus::Config;
 
 fn search(setup: Setup) {
@@ -16,24 +17,24 @@ fn search(setup: Setup) {
 
 #[test]
 fn two_leaders_agree_on_two_slots() {
-    search(model::two_ballots());
+    search(setups::two_ballots());
 }
 
 #[test]
 fn three_ballots_agree_on_a_slot() {
-    search(model::three_ballots());
+    search(setups::three_ballots());
 }
 
 #[test]
 fn two_leaders_agree_on_the_next_view() {
-    search(model::rival_views());
+    search(setups::rival_views());
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn every_covered_bug_is_noticed() {
-    for (bug, setup) in model::covered() {
-        let report = Model::new(setup, model::with_bug(bug)).search(100_000, |_| {});
+    for (bug, setup) in setups::covered() {
+        let report = Model::new(setup, setups::with_bug(bug)).search(100_000, |_| {});
         println!("{bug:?}: {report:?}");
         assert!(report.violation.is_some(), "{bug:?} was not noticed");
     }
