@@ -16,7 +16,7 @@ mod disk;
 mod log;
 #[path = "golden/words.rs"]
 mod words;
-#[path = "golden/world.rs"]
+#[path = "golden/world/mod.rs"]
 mod world;
 
 use bytes::Bytes;
