@@ -193,8 +193,8 @@ impl Snapshots {
             wake();
         };
         if let Err(error) = std::thread::Builder::new().name("snapshot".into()).spawn(write) {
-            warn!(%error, "cannot start a thread for a snapshot");
             self.is_writing = false;
+            self.put_off(&format!("cannot start a thread for it: {error}"));
         }
     }
 

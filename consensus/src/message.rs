@@ -4,19 +4,19 @@
 //! | --- | --- | --- | --- |
 //! | `Probe` | leader → acceptors | | `ProbeAnswer` |
 //! | `P1a` | scout → acceptors | the ballot (L2) | `P1b`, `Refused` |
-//! | `P1b` | acceptor → scout | the promise (A1) | |
+//! | `P1b` | acceptor → scout | the promise (A1), the view of the ballot (A6) | |
 //! | `P2a` | commander → acceptors | | `P2b` |
-//! | `P2b` | acceptor → commander | the accepted value (A2) | |
+//! | `P2b` | acceptor → commander | the accepted value (A2), the view of the ballot (A6), the longest lease (A4) | |
 //! | `Commit` | leader → acceptors | | |
 //! | `Heartbeat` | leader → acceptors | | `HeartbeatAnswer` |
-//! | `HeartbeatAnswer` | acceptor → leader | a raised promise | |
+//! | `HeartbeatAnswer` | acceptor → leader | a raised promise, the view of the ballot (A6), the longest lease (A4) | |
 //! | `Release` | leader → acceptors, successor's leader | | |
 //! | `Request` | replica → master's leader | the incarnation | a decision, `OutOfOrder` |
 //! | `ReadIndex` | replica → master's leader | | `ReadIndexAt` |
 //! | `Progress` | replica → master's leader | | |
 //! | `Fetch` | replica → replica | | `Log`, `SnapshotChunk` |
 //! | `SnapshotFetch` | replica → replica | | `SnapshotChunk` |
-//! | `ViewIs` | acceptor → the replica of a node that is behind; replica, leader → their siblings | | |
+//! | `ViewIs` | acceptor → the replica of a node that is behind; leader → the replica of a member that left; any role → its siblings | the view, by who told a sibling | |
 //! | `MayIStop` | a removed node's replica → leaders | | `Dismissed` |
 //! | `Reconfigure`, `Transfer` | host → master's leader | | `AdminAnswer` |
 //!
@@ -280,7 +280,7 @@ pub enum Message {
         /// The value.
         value: Arc<Value>,
     },
-    /// Acceptor → replica: decided by `commit`, accepted here in a ballot high enough, and in the journal.
+    /// Acceptor → replica: decided by `commit`, accepted here in exactly its ballot, and in the journal.
     Learn {
         /// What the master says is decided.
         commit: Watermark,

@@ -74,7 +74,7 @@ pub struct Replica {
 #[derive(Clone, Debug)]
 struct Entry {
     value: Arc<Value>,
-    /// Whether the journal holds it as the decided value: accepted here in a ballot high enough, or learned.
+    /// Whether the journal holds it as the decided value: accepted here in exactly the ballot of the commit, or learned.
     journaled: bool,
 }
 

@@ -207,10 +207,6 @@ impl Running {
     fn install(&self, slot: u64, snapshots: &mut Snapshots) -> Result<(), NodeError> {
         let mut core = self.core.borrow_mut();
         let message = match snapshots.install(slot) {
-            Ok(loaded) if loaded.slot != slot || loaded.ledger.applied() != slot => {
-                error!(slot, "a fetched snapshot is of another slot; it is fetched again");
-                Message::InstallFailed { slot }
-            }
             Ok(loaded) => {
                 info!(slot, "snapshot installed");
                 let stamp_ms = loaded.ledger.cluster_ms();

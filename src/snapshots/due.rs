@@ -46,13 +46,17 @@ impl Snapshots {
         } else {
             proportional.clamp(JOURNAL_BYTES_LEAST, JOURNAL_BYTES_MOST)
         };
-        journal_bytes > most && self.may_try()
+        journal_bytes > most && self.may_try_at(now)
     }
 
     /// Not so soon after a failure.
     #[must_use]
     pub fn may_try(&self) -> bool {
-        self.retry_at.is_none_or(|at| at <= Instant::now())
+        self.may_try_at(Instant::now())
+    }
+
+    fn may_try_at(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|at| at <= now)
     }
 
     /// One cannot be written now: it is not tried again for a while.

@@ -2,7 +2,10 @@
 //!
 //! What comes is kept apart from the node's own snapshots until all of it is here, and becomes one of them only after it was checked as a whole.
 
-use super::{Loaded, Place, Snapshots};
+#[cfg(test)]
+mod tests;
+
+use super::{KEEP, Loaded, Place, Snapshots};
 use bytes::Bytes;
 use consensus::Message;
 use std::fs;
@@ -10,6 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use storage::snapshot::{self, SnapshotError, SnapshotReader};
+use tracing::warn;
 
 /// The pieces that have come.
 pub(super) enum Incoming {
@@ -133,6 +137,11 @@ impl Snapshots {
     /// When it is damaged or the disk says no.
     pub fn install(&mut self, slot: u64) -> Result<Loaded, String> {
         let loaded = self.install_incoming(slot)?;
+        if let Place::Disk(directory) = &self.place
+            && let Err(error) = snapshot::remove_old(directory, KEEP)
+        {
+            warn!(%error, "an old snapshot cannot be removed");
+        }
         self.measure();
         Ok(loaded)
     }
@@ -142,7 +151,7 @@ impl Snapshots {
             (Some((_, Incoming::File(file))), Place::Disk(directory)) => {
                 let incoming = directory.join("incoming");
                 file.sync_all().map_err(|error| error.to_string())?;
-                let loaded = self.load(&incoming).map_err(|error| error.to_string())?;
+                let loaded = must_be_of(slot, self.load(&incoming))?;
                 let path = snapshot::path_of(directory, loaded.slot);
                 let rename = || -> io::Result<()> {
                     fs::rename(&incoming, &path)?;
@@ -154,8 +163,7 @@ impl Snapshots {
             (Some((_, Incoming::Bytes(bytes))), Place::Memory(_)) => {
                 let bytes = Bytes::from(bytes);
                 let reader = SnapshotReader::of_bytes(bytes.clone(), self.id);
-                let loaded = reader.and_then(Loaded::from_reader);
-                let loaded = loaded.map_err(|error| error.to_string())?;
+                let loaded = must_be_of(slot, reader.and_then(Loaded::from_reader))?;
                 self.remember(loaded.slot, bytes);
                 Ok(loaded)
             }
@@ -165,5 +173,16 @@ impl Snapshots {
 
     fn load(&self, path: &Path) -> Result<Loaded, SnapshotError> {
         Loaded::from_reader(SnapshotReader::open(path, self.id)?)
+    }
+}
+
+/// Before it gets a name: under one it is what the node starts from.
+fn must_be_of(slot: u64, loaded: Result<Loaded, SnapshotError>) -> Result<Loaded, String> {
+    let loaded = loaded.map_err(|error| error.to_string())?;
+    let (rows, ledger) = (loaded.slot, loaded.ledger.applied());
+    if (rows, ledger) == (slot, slot) {
+        Ok(loaded)
+    } else {
+        Err(format!("it came as of slot {slot}; its rows are of slot {rows}, its ledger is of slot {ledger}"))
     }
 }

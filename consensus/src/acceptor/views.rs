@@ -11,6 +11,7 @@ use crate::types::{Ballot, NodeId, Slot};
 use crate::view::ViewState;
 
 impl Acceptor {
+    /// A sibling knows it. Who told has written it down before (what a role says leaves behind what it persists), or it is known and only became established.
     pub(super) fn on_view(&mut self, view: &ViewState) -> Outputs {
         self.view.learn(view);
         self.forget_established();

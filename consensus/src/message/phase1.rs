@@ -49,7 +49,7 @@ pub struct P1b {
 pub struct Adopted {
     /// The ballot.
     pub ballot: Ballot,
-    /// The highest watermark seen, and who reported it.
+    /// The highest watermark seen.
     pub watermark: u64,
     /// A node that holds the decisions up to the watermark.
     pub holder: NodeId,

@@ -46,3 +46,12 @@ fn who_copies_a_snapshot_finds_the_log_behind_it() {
     assert!(snapshots.chunk(0, 0, 10).is_some());
     assert!(!snapshots.is_due(512 * MIB) && snapshots.is_due(512 * MIB + 1));
 }
+
+#[test]
+fn a_disk_that_refused_one_is_left_alone_for_a_while() {
+    let mut snapshots = snapshots(1);
+    snapshots.put_off("no room");
+    let later = snapshots.retry_at.unwrap();
+    assert!(!snapshots.is_due_at(1024 * MIB, later - Duration::from_millis(1)));
+    assert!(snapshots.is_due_at(1024 * MIB, later));
+}
