@@ -80,6 +80,13 @@ pub trait Engine {
     /// Replicates a command; the answer comes when it ran.
     fn write(&self, payload: Bytes, ticket: Ticket);
 
+    /// Reads behind the command that came last, whoever sent it, if that is still here: the answer is [`Answer::Reply`]. False: it is not, and nothing will come. `payload` is a
+    /// reading command, encoded like one that writes.
+    fn read_behind(&self, payload: Bytes, ticket: Ticket) -> bool {
+        let _ = (payload, ticket);
+        false
+    }
+
     /// Lets the log remove keys whose time has passed, and its time go on; the answer comes when it has.
     fn expire(&self, ticket: Ticket);
 

@@ -9,6 +9,7 @@
 //! * H2: what is held is bounded: a master's by R2, a follower's by losing what would add to it. Its sender sends it again.
 
 use super::core::{Backend, Core};
+use super::riders::Riding;
 use consensus::{Body, Message, Now, Outcome, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -92,8 +93,9 @@ impl<B: Backend> Core<B> {
     }
 
     fn apply(&mut self, slot: u64, value: &Value, now: Now) {
-        let Core { ledger, backend, config, outcomes, .. } = self;
-        ledger.apply(slot, value, backend, config, outcomes);
+        let origin = self.node.origin();
+        let Core { ledger, backend, config, outcomes, riders, .. } = self;
+        ledger.apply(slot, value, &mut Riding { machine: backend, riders, origin }, config, outcomes);
         backend.finish_slot(slot);
         self.look_for_room();
         if let Body::Commands(commands) = &value.body {
@@ -115,6 +117,7 @@ impl<B: Backend> Core<B> {
             }
         }
         self.outcomes = outcomes;
+        self.settle_riders();
         self.tell(&mut events);
         self.said = events;
     }

@@ -2,12 +2,13 @@
 
 use super::boundaries::Boundaries;
 use super::core::Backend;
+use super::riders::Peek;
 use bytes::Bytes;
 use consensus::{CommandId, Ledger, ViewState};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use storage::machine::{Caller, Checksum, Event, Machine, Stamp};
-use storage::reply::{ReplyRoom, waiting_until};
+use storage::reply::{Reply, ReplyRoom, waiting_until};
 use storage::store::disk::DiskStore;
 use storage::store::{AnyStore, StoreError};
 use tracing::warn;
@@ -137,11 +138,20 @@ pub fn caller(id: CommandId) -> Caller {
     Caller { node: id.origin.node.0, incarnation: id.origin.incarnation, seq: id.seq }
 }
 
+fn machine_stamp(stamp: &consensus::Stamp) -> Stamp {
+    Stamp { slot: stamp.slot, index: stamp.index, at_ms: stamp.at_ms }
+}
+
 impl consensus::Machine for MachineBackend {
     fn apply(&mut self, stamp: &consensus::Stamp, id: CommandId, payload: &Bytes) -> Bytes {
-        let stamp = Stamp { slot: stamp.slot, index: stamp.index, at_ms: stamp.at_ms };
         self.is_marked |= *payload == self.mark;
-        self.machine.apply_for(&stamp, caller(id), payload).to_bytes_in(&mut self.replies)
+        self.machine.apply_for(&machine_stamp(stamp), caller(id), payload).to_bytes_in(&mut self.replies)
+    }
+}
+
+impl Peek for MachineBackend {
+    fn peek(&mut self, stamp: &consensus::Stamp, payload: &Bytes) -> Reply {
+        self.machine.peek(&machine_stamp(stamp), payload)
     }
 }
 

@@ -12,6 +12,7 @@ use super::log::Log;
 use super::meters::Meters;
 use super::outbox::Outbox;
 use super::parked::Parked;
+use super::riders::{Peek, Riders};
 use super::waiters::Waiters;
 use crate::codec::{self, Letter};
 use bytes::{Bytes, BytesMut};
@@ -29,7 +30,7 @@ use storage::machine::locks::LockEvent;
 use storage::machine::{Event, Undo};
 
 /// What executes commands on this node.
-pub trait Backend: consensus::Machine {
+pub trait Backend: Peek {
     /// Every command of `slot` has been applied: a read sees all of the slot or nothing of it.
     fn finish_slot(&mut self, slot: u64);
 
@@ -96,6 +97,7 @@ pub struct Core<B> {
     frame: BytesMut,
     pub(super) waiters: Waiters,
     pub(super) parked: Parked,
+    pub(super) riders: Riders,
     pub(super) todo: Todo,
     pub(super) held: Held,
     pub(super) outcomes: Vec<(CommandId, Outcome)>,
@@ -133,6 +135,7 @@ impl<B: Backend> Core<B> {
             frame: BytesMut::new(),
             waiters: Waiters::default(),
             parked: Parked::default(),
+            riders: Riders::default(),
             todo: Todo::default(),
             held: Held::default(),
             outcomes: Vec::new(),
@@ -162,6 +165,13 @@ impl<B: Backend> Core<B> {
     pub fn submit(&mut self, payload: Bytes, ticket: Ticket, now: Now) {
         self.meters.mailed += 1;
         self.waiters.submit(payload, ticket, now);
+    }
+
+    /// A client wants to read behind what it wrote just now. False: that has left already, and nothing was taken.
+    pub fn read_behind(&mut self, payload: Bytes, ticket: Ticket) -> bool {
+        let Some(seq) = self.waiters.last_gathered() else { return false };
+        self.riders.mount(seq, payload, ticket);
+        true
     }
 
     /// A client wants to read, linearizably, on a node that is not the master.
@@ -355,6 +365,7 @@ impl<B: Backend> Core<B> {
             HostCall::ReadReady { reads } => self.waiters.readable(&reads, &mut self.todo.answers),
             HostCall::Abandoned { seq, certain } => {
                 self.waiters.abandoned(seq, certain, &mut self.todo.answers);
+                self.settle_riders();
             }
             HostCall::SendSnapshot { to, slot, offset } => {
                 self.todo.snapshot_requests.push((to, slot, offset))
@@ -365,6 +376,12 @@ impl<B: Backend> Core<B> {
             HostCall::Removed => self.todo.removed = true,
             HostCall::MayStop => self.todo.may_stop = true,
         }
+    }
+
+    /// Answers those that rode along, and those whose command was answered without them.
+    pub(super) fn settle_riders(&mut self) {
+        self.riders.leave_behind(|seq| self.waiters.is_answered(seq));
+        self.riders.take_arrived(&mut self.todo.answers);
     }
 
     // ---- the journal ----
@@ -420,6 +437,7 @@ impl<B: Backend> Core<B> {
                 None => self.waiters.abandoned(seq, false, &mut self.todo.answers),
             }
         }
+        self.settle_riders();
         self.give_up_missed();
         self.durability.checkpoint(slot)?;
         Ok(old)

@@ -16,6 +16,7 @@ pub mod log;
 pub mod meters;
 pub mod outbox;
 pub mod parked;
+pub mod riders;
 pub mod shortcut;
 pub mod waiters;
 pub mod waiting;

@@ -65,6 +65,12 @@ impl Waiters {
         Some((self.first_seq + on_the_way as u64, payloads))
     }
 
+    /// The number of the last command that came, if it has not left.
+    #[must_use]
+    pub fn last_gathered(&self) -> Option<u64> {
+        (!self.gathered.is_empty()).then(|| self.first_seq + self.commands.len() as u64 - 1)
+    }
+
     /// Whether commands are held back for company that is expected within microseconds: the node looks again at once instead of going to sleep.
     #[must_use]
     pub fn expects_company(&self) -> bool {

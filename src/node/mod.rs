@@ -325,6 +325,10 @@ impl Engine for Running {
         self.wake.notify_one();
     }
 
+    fn read_behind(&self, payload: Bytes, ticket: Ticket) -> bool {
+        self.core.borrow_mut().read_behind(payload, ticket)
+    }
+
     fn expire(&self, ticket: Ticket) {
         if self.is_removed.get() {
             return self.refuse(ticket, REMOVED);

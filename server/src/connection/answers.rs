@@ -1,6 +1,6 @@
 //! What comes back from the node for the requests that were handed to it.
 
-use super::places::Place;
+use super::places::{Finding, Place};
 use super::{Connection, Read, State};
 use crate::engine::Answer;
 use storage::reply::Reply;
@@ -47,6 +47,11 @@ impl Connection {
                         None => reply,
                     },
                 }
+            }
+            // A read that rode along with a write.
+            (Answer::Reply(reply), Place::Write { tells: true, .. }) => {
+                state.places.told(reply.bytes_at_most());
+                self.found(Finding::Reply(reply), state)
             }
             (Answer::Reply(reply), _) => reply,
             (Answer::ReadNow, Place::Read(read)) => {

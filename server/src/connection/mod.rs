@@ -374,7 +374,11 @@ impl Connection {
     fn execute_data(&self, spec: &'static CommandSpec, request: Request, state: &mut State) {
         let call = Call { name: spec.name, since: state.last.1, channel: None, request: None };
         match spec.handler {
-            Handler::Read(_) if state.places.has_writes() => state.held = Some(request),
+            Handler::Read(_) if state.places.has_writes() => {
+                if let Err(request) = self.read_behind(spec, request, call, state) {
+                    state.held = Some(request);
+                }
+            }
             Handler::Read(_) => {
                 self.face.show(state.db, &self.address, request.iter());
                 let call = Call { request: Some(request.clone()), ..call };

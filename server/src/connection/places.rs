@@ -14,7 +14,7 @@ use storage::reply::Reply;
 
 /// A place in the sequence.
 pub enum Place {
-    /// A write on its way.
+    /// A write on its way, or a read that rides along with one.
     Write {
         /// Its size.
         bytes: usize,
@@ -252,6 +252,11 @@ impl Places {
         }
     }
 
+    /// The name of the next place at the end.
+    pub fn next(&self) -> u64 {
+        self.first + self.queue.len() as u64
+    }
+
     /// A place at the end; the result names it.
     pub fn push(&mut self, place: Place, call: Option<Call>) -> u64 {
         self.count(&place, true);
@@ -269,7 +274,7 @@ impl Places {
             behind: BytesMut::new(),
             bytes,
         });
-        self.first + self.queue.len() as u64 - 1
+        self.next() - 1
     }
 
     /// Takes out what waits at a place, to be answered with [`Places::fill`]. Nothing if it is answered already.

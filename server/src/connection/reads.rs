@@ -8,7 +8,7 @@ use super::{Connection, State};
 use crate::resp::Request;
 use bytes::Bytes;
 use std::time::Duration;
-use storage::commands::{Group, lookup};
+use storage::commands::{CommandSpec, Group, lookup};
 use storage::machine::View;
 use storage::reply::Reply;
 
@@ -47,6 +47,30 @@ impl Connection {
         }
         let place = state.places.push(Place::Read(read), Some(call));
         self.face.engine.read_later(self.ticket(place));
+    }
+
+    /// Reads behind the connection's own writes, and before what it writes next, if the node can do that now. Nothing is held up by it then. If it cannot, the request comes back.
+    pub(super) fn read_behind(
+        &self,
+        spec: &CommandSpec,
+        request: Request,
+        call: Call,
+        state: &mut State,
+    ) -> Result<(), Request> {
+        // Its reply is made when there may be no room for it: only so many at once.
+        if state.is_readonly || self.is_tracked(state) || state.must_hear_first(self) {
+            return Err(request);
+        }
+        let words: Vec<&[u8]> = request.iter().collect();
+        let payload = self.encode(spec, state.db, &words);
+        let bytes = payload.len();
+        if !self.face.engine.read_behind(payload, self.ticket(state.places.next())) {
+            return Err(request);
+        }
+        self.face.show(state.db, &self.address, request.iter());
+        let write = Place::Write { bytes, tells: true, tracked: Vec::new() };
+        state.places.push(write, Some(Call { request: Some(request), ..call }));
+        Ok(())
     }
 
     /// Does the reads that are allowed, in order, as long as there is room for what they find.

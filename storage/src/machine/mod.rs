@@ -152,6 +152,15 @@ impl<S: Store> Machine<S> {
 
     /// Executes a command. Its changes are seen by the commands after it; see the module's description for when its reply may be sent.
     pub fn apply_for(&mut self, stamp: &Stamp, caller: Caller, payload: &Bytes) -> Reply {
+        self.run(stamp, caller, payload, true)
+    }
+
+    /// What a command finds behind those of an open slot, as if it were one of them. It has no effect.
+    pub fn peek(&mut self, stamp: &Stamp, payload: &Bytes) -> Reply {
+        self.run(stamp, Caller::NOBODY, payload, false)
+    }
+
+    fn run(&mut self, stamp: &Stamp, caller: Caller, payload: &Bytes, is_to_last: bool) -> Reply {
         // First: a slot that could not be finished stays open, and the host may be in the middle of several.
         if self.failed.is_some() {
             return Reply::error("ERR the store failed; the node must be restarted");
@@ -170,8 +179,8 @@ impl<S: Store> Machine<S> {
         txn.run.taken = std::mem::take(&mut self.spare_page);
         txn.taken_before = TakenBefore::in_slot(&self.page);
         let reply = txn.execute(command.db, command.args());
-        let is_error = reply.is_error() && !txn.run.keeps;
-        if is_error {
+        let has_no_effect = !is_to_last || (reply.is_error() && !txn.run.keeps);
+        if has_no_effect {
             txn.tell_only_misses();
         } else {
             txn.serve(&reply);
@@ -183,7 +192,7 @@ impl<S: Store> Machine<S> {
                 taken.clear();
             }
             // A failed command has no effect, whatever it did before it found out; but see `Txn::keep_despite_error`.
-            Ok((batch, _, events)) if is_error => {
+            Ok((batch, _, events)) if has_no_effect => {
                 self.keep_events(events);
                 taken.clear();
                 self.spare = batch;

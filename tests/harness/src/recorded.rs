@@ -1,7 +1,8 @@
 //! A workload that remembers what it asked and was told, and the check that one order explains all of it.
 //!
 //! Several clients on every node work on few keys at a time. Each operation has an outcome that a client can know: an answer, "certainly
-//! not done", or *unknown* (the connection broke, or the node said UNCERTAIN): then it may have run, may still run, or never will.
+//! not done", or *unknown* (the connection broke, or the node said UNCERTAIN): then it may have run, may still run, or never will. Half of the reads are asked behind a write that
+//! is on its way.
 //!
 //! A key is retired after [`OPERATIONS_PER_KEY`] operations, because the search is exponential in the worst case, and read once more at the
 //! very end: what was acknowledged and got lost later shows there.
@@ -264,8 +265,13 @@ impl Worker {
             let place = self.shared.next.fetch_add(1, Ordering::Relaxed);
             let key = place / (OPERATIONS_PER_KEY * KEYS_AT_ONCE) * KEYS_AT_ONCE + place % KEYS_AT_ONCE;
             let request = self.choose(key);
-            let invoked = self.shared.now();
-            let answer = client.ask(&request.words(&self.shared.key(key)));
+            let words = request.words(&self.shared.key(key));
+            let is_behind = request == Request::Get && self.rng.between(0, 1) == 0;
+            let (invoked, answer) = if is_behind {
+                self.ask_behind_a_write(client, &words)
+            } else {
+                (self.shared.now(), client.ask(&words))
+            };
             let mut returned = self.shared.now();
             let is_broken = answer.is_err();
             let outcome = outcome_of(request, answer);
@@ -292,6 +298,20 @@ impl Worker {
             }
         }
         operations
+    }
+
+    /// Asks behind a write to another key that is not answered, at once or some time later; when, and the answer.
+    fn ask_behind_a_write(&mut self, client: &mut Client, words: &[String]) -> (u64, io::Result<Reply>) {
+        let own = format!("{}own{}", self.shared.prefix, self.number);
+        let write = client.send(&["SET", &own, &self.written.to_string()]);
+        let later = Duration::from_micros(self.rng.between(0, 4) * 100);
+        let sent = Instant::now();
+        while sent.elapsed() < later {
+            std::hint::spin_loop();
+        }
+        let invoked = self.shared.now();
+        let both = write.and_then(|()| client.send(words)).and_then(|()| client.receive());
+        (invoked, both.and_then(|_| client.receive()))
     }
 
     fn choose(&mut self, key: u64) -> Request {
