@@ -87,7 +87,7 @@ enum Command {
     Lock(cli::lock::Flags),
     /// Run a command while we lead, or print who leads.
     ///
-    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself, or at SIGTERM, SIGINT or SIGHUP while it does not lead.
+    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself, or at SIGTERM, SIGINT, SIGQUIT or SIGHUP while it does not lead.
     /// Exit codes as for lock.
     ///
     /// Examples:
