@@ -19,7 +19,7 @@ pub struct RestoreFlags {
     /// Where clients will reach the new node.
     #[arg(long, env = "WARLOCK_BIND", default_value = "127.0.0.1:6379")]
     bind: String,
-    /// Where other nodes will reach it. Not given: the host of --bind and its port + 10000.
+    /// Where other nodes will reach it. Not given: the host of --bind, and 10000 above its port (below it when that is above 55535).
     #[arg(long, env = "WARLOCK_PEER_BIND")]
     peer_bind: Option<String>,
     /// The new cluster's secret. Not given: a random one, kept in the directory.
