@@ -1,8 +1,11 @@
 //! The `warlock` binary.
+// They panic when the output is closed; see `cli::say`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 
 use clap::{Parser, Subcommand};
+use cli::say::note;
 use std::process::ExitCode;
 
 const AFTER: &str = "'warlock COMMAND --help' has examples. Exit codes: 0 done · 1 refused or failed, with the reason on standard error · 2 wrong usage; \
@@ -84,7 +87,7 @@ enum Command {
     Lock(cli::lock::Flags),
     /// Run a command while we lead, or print who leads.
     ///
-    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself, or at SIGTERM, SIGINT or SIGHUP while it does not lead.
+    /// Like lock, but stands again when leadership is lost; ends when the command ends by itself, or at SIGTERM, SIGINT, SIGQUIT or SIGHUP while it does not lead.
     /// Exit codes as for lock.
     ///
     /// Examples:
@@ -139,7 +142,7 @@ fn finish(outcome: cli::Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("warlock: {error}");
+            note!("warlock: {error}");
             ExitCode::FAILURE
         }
     }

@@ -6,7 +6,7 @@
 use crate::identity::{Contact, IdentityError, NodeIdentity};
 use crate::node::{self, Doors, NodeError};
 use crate::settings::Settings;
-use crate::waiting;
+use crate::waiting::{self, Invited};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::future::Future;
 use std::path::Path;
@@ -38,13 +38,13 @@ pub async fn run_behind(
             settings.dir.display()
         )));
     }
-    let (identity, doors) = match found {
-        Ok(identity) => (identity, doors),
+    let (identity, doors, face) = match found {
+        Ok(identity) => (identity, doors, None),
         Err(IdentityError::Absent(_))
             if settings.is_guest() && (settings.is_memory() || is_empty(&settings.dir)) =>
         {
             match waiting::wait(&settings, &mut stop).await? {
-                Some((identity, doors)) => (identity, Some(doors)),
+                Some(Invited { identity, doors, face }) => (identity, Some(doors), Some(face)),
                 None => return Ok(()), // told to stop
             }
         }
@@ -54,11 +54,11 @@ pub async fn run_behind(
                 Some(doors) => doors,
                 None => Doors::of_a_new_node(&mut settings).await?,
             };
-            (found_alone(&settings).map_err(NodeError::Identity)?, Some(doors))
+            (found_alone(&settings).map_err(NodeError::Identity)?, Some(doors), None)
         }
         Err(error) => return Err(NodeError::Identity(error)),
     };
-    node::run(settings, identity, doors, stop).await
+    node::run(settings, identity, doors, face, stop).await
 }
 
 fn contact(settings: &Settings) -> Contact {

@@ -1,7 +1,10 @@
 //! An empty node that waits: until JOIN, asked of it, forms a first cluster with other empty nodes, or a member of a running cluster invites it.
 //!
 //! It has no data, makes no promises and votes nowhere. What makes it a member is an identity, durable before it is acknowledged; from then on
-//! nothing can make it another. Clients can connect, and hear that there is no cluster yet; probes hear that it lives and is not ready.
+//! nothing can make it another. Clients can connect, and hear that there is no cluster yet; probes hear that it lives and is not ready. From the moment it
+//! is a member, requests are held, and the member goes on with the same connections: whoever is told that a cluster was formed can use it.
+
+mod clients;
 
 use crate::host::calls::{self, Answer as CallAnswer, Answerer, Applicant, EmptyNode, Invitation, Question};
 use crate::http::{self, Probed, exposition::Page};
@@ -9,13 +12,13 @@ use crate::identity::{Contact, NodeIdentity};
 use crate::node::{self, Doors, NodeError, change};
 use crate::settings::{Settings, is_any_host};
 use bytes::Bytes;
+use clients::Held;
 use consensus::{NodeId, View, ViewState};
-use server::{Answer, Engine, Face, Facts, Ticket};
+use server::Face;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
-use storage::machine::{Interest, View as MachineView};
 use storage::reply::Reply;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
@@ -28,13 +31,9 @@ const ADD_ME: Duration = Duration::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Between two lines of the log that say why this node is still alone: members may give different reasons in turn, for as long as nobody joins them.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
-/// Replies that are on their way get this long before the node begins its new life.
-const LAST_WORDS: Duration = Duration::from_millis(200);
 
 const NO_CLUSTER: &str = "CLUSTERDOWN this node is empty and belongs to no cluster; nothing was done. WARLOCK JOIN host:peerport … here forms a first \
                           cluster, WARLOCK ADD on a member invites this node to a running one";
-const BEGINNING: &str =
-    "CLUSTERDOWN this node became a member a moment ago and begins to serve; nothing was done, connect again";
 
 struct Waiting {
     me: Weak<Waiting>,
@@ -46,20 +45,28 @@ struct Waiting {
     identity: RefCell<Option<NodeIdentity>>,
     is_forming: Cell<bool>,
     invited: Notify,
+    /// What clients want of the member that this node has become.
+    held: RefCell<Vec<Held>>,
+}
+
+/// A node that is a member now, with what it goes on with.
+pub struct Invited {
+    /// Who it is.
+    pub identity: NodeIdentity,
+    /// Its sockets: who knocks meanwhile waits a moment instead of being turned away.
+    pub doors: Doors,
+    /// Its clients.
+    pub face: Rc<Face>,
 }
 
 /// Waits until this node is a member, or until `stop`.
 ///
 /// # Errors
 /// When it cannot listen.
-pub async fn wait(
-    settings: &Settings,
-    stop: impl Future<Output = ()>,
-) -> Result<Option<(NodeIdentity, Doors)>, NodeError> {
+pub async fn wait(settings: &Settings, stop: impl Future<Output = ()>) -> Result<Option<Invited>, NodeError> {
     let secret = settings.cluster_secret.clone().unwrap_or_default().into_bytes();
     let doors = Doors::open(&settings.client_bind(), &settings.peer_listen()).await?;
     let probes = node::open_probes(settings).await?;
-    // The node that this becomes goes on with the same doors: who knocks meanwhile waits a moment instead of being turned away.
     let (Doors { clients, peers, .. }, doors) = doors.twice()?;
     info!(
         clients = settings.client_bind(),
@@ -75,6 +82,7 @@ pub async fn wait(
         identity: RefCell::default(),
         is_forming: Cell::new(false),
         invited: Notify::new(),
+        held: RefCell::default(),
     });
     let face = Face::new(waiting.clone(), settings.face());
     let _ = waiting.face.set(face.clone());
@@ -82,21 +90,21 @@ pub async fn wait(
     let serving = tokio::task::spawn_local(face.clone().listen(clients));
     let asking = tokio::task::spawn_local(ask_members(waiting.clone()));
     let probing = probes.map(|probes| tokio::task::spawn_local(http::listen(probes, waiting.clone())));
-    tokio::select! {
-        () = stop => {}
-        () = waiting.invited.notified() => {
-            // Who connects from now on is the member's client: its connection waits, and its requests are held until there is a master.
-            serving.abort();
-            tokio::time::sleep(LAST_WORDS).await;
-        }
-    }
+    let is_stopped = tokio::select! {
+        () = stop => true,
+        () = waiting.invited.notified() => false,
+    };
     for task in [listening, serving, asking].into_iter().chain(probing) {
         task.abort();
         // Who was cancelled says so.
         let _ = task.await;
     }
-    face.close_all();
-    Ok(waiting.identity.borrow_mut().take().map(|identity| (identity, doors)))
+    if is_stopped {
+        face.close_all();
+        return Ok(None);
+    }
+    let identity = waiting.identity.borrow().clone();
+    Ok(identity.map(|identity| Invited { identity, doors, face }))
 }
 
 /// Asks the members that the operator named, again and again, to be added.
@@ -214,7 +222,7 @@ impl Waiting {
                 self.is_forming.set(false);
                 outcome
             }
-            _ => Err(self.refusal().into()),
+            _ => Err(NO_CLUSTER.into()),
         }
     }
 
@@ -228,10 +236,6 @@ impl Waiting {
             return Ok(Reply::Simple(format!("OK {} nodes", peers.len()).into()));
         }
         Err("ERR nothing was done: this node is a member of a cluster already".into())
-    }
-
-    fn refusal(&self) -> &'static str {
-        if self.identity.borrow().is_some() { BEGINNING } else { NO_CLUSTER }
     }
 
     /// Forms the first cluster: this node and the empty nodes at `addresses`.
@@ -308,17 +312,6 @@ impl Waiting {
         }
         Ok(contacts)
     }
-
-    /// Answers later: the connection that asks is busy asking.
-    fn refuse(&self, ticket: Ticket) {
-        if let Some(waiting) = self.me.upgrade() {
-            tokio::task::spawn_local(async move {
-                if let Some(face) = waiting.face.get() {
-                    face.answer(ticket, Answer::Reply(Reply::error(waiting.refusal())));
-                }
-            });
-        }
-    }
 }
 
 impl Probed for Waiting {
@@ -331,58 +324,5 @@ impl Probed for Waiting {
         page.info(env!("CARGO_PKG_VERSION"), "", &self.settings.client_address());
         page.ready(false);
         page.into_text()
-    }
-}
-
-impl Engine for Waiting {
-    fn age(&self) -> Option<std::time::Duration> {
-        None
-    }
-
-    fn read_now(&self, _: &mut dyn FnMut(&MachineView<'_>)) -> bool {
-        false
-    }
-
-    fn read(&self, _: &mut dyn FnMut(&MachineView<'_>)) {}
-
-    fn read_later(&self, ticket: Ticket) {
-        self.refuse(ticket);
-    }
-
-    fn write(&self, _: Bytes, ticket: Ticket) {
-        self.refuse(ticket);
-    }
-
-    fn expire(&self, ticket: Ticket) {
-        self.refuse(ticket);
-    }
-
-    fn closed(&self, _: u64) {}
-
-    fn unblock(&self, _: u64, _: bool) -> bool {
-        false // nobody waits here for long
-    }
-
-    fn admin(&self, words: Vec<Bytes>, ticket: Ticket) {
-        let Some(waiting) = self.me.upgrade() else { return };
-        tokio::task::spawn_local(async move {
-            let reply = waiting.administer(&words).await.unwrap_or_else(|error| Reply::Error(error.into()));
-            if let Some(face) = waiting.face.get() {
-                face.answer(ticket, Answer::Reply(reply));
-            }
-        });
-    }
-
-    fn nudge(&self) {
-        // A node without a cluster takes no turns.
-        if let Some(face) = self.face.get() {
-            face.breathe();
-        }
-    }
-
-    fn listen(&self, _: Interest) {} // nothing happens to keys here
-
-    fn facts(&self) -> Facts {
-        Facts { role: "empty", address: self.settings.client_address(), ..Facts::default() }
     }
 }

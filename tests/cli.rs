@@ -188,6 +188,80 @@ fn a_cluster_in_one_process_serves_stops_cleanly_and_finds_its_data_again() {
     }
 }
 
+/// Whoever closed our output has heard enough: commands end without a word, and without leaving something half done.
+#[test]
+fn a_closed_output_is_no_error() {
+    let cluster = Cluster::start(WARLOCK, 1);
+    let home = tempfile::tempdir().unwrap();
+    let (node, dir) = (cluster.address(1), home.path().join("formed").display().to_string());
+    let mut client = cluster.client(1);
+    lead(&mut client, "first");
+    let on_nodes = |words: &[&'static str]| [&[words[0], "-n", &node], &words[1..]].concat().join(" ");
+    let commands = [
+        on_nodes(&["admin", "members"]),
+        on_nodes(&["bench", "--requests", "100"]),
+        on_nodes(&["cli", "get", "nothing"]),
+        on_nodes(&["cli", "subscribe", "news"]),
+        on_nodes(&["elect", "job", "--watch"]),
+        on_nodes(&["status", "--json", "--watch"]),
+        on_nodes(&["status"]),
+        format!("form --nodes 2 --dir {dir}"),
+        "server --print-config".to_string(),
+    ];
+    for command in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(WARLOCK).args(command.split(' ')).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{command}: {output:?}");
+    }
+    assert!(home.path().join("formed/n2").exists());
+
+    // What it has to say beside the output is lost; what it does is not.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let busy = Command::new(WARLOCK)
+        .args(["lock", "-n", &node, "job", "--wait", "0s", "--", "true"])
+        .stderr(writer)
+        .status()
+        .unwrap();
+    assert_eq!(busy.code(), Some(124), "somebody else holds it");
+
+    // Who closes it later is noticed although there is nothing to say.
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut watch =
+        Command::new(WARLOCK).args(["elect", "-n", &node, "job", "--watch"]).stdout(writer).spawn().unwrap();
+    let leader = BufReader::new(reader).lines().next().unwrap().unwrap();
+    assert!(leader.ends_with(" first"), "{leader}");
+    assert!(watch.wait().unwrap().success());
+
+    // Output that is lost for another reason is an error.
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = Command::new(WARLOCK).args(["admin", "help"]).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && said.contains("cannot write to standard output"),
+        "{output:?}"
+    );
+}
+
+/// A node whose log nobody reads any more goes on.
+#[test]
+fn a_closed_log_stops_no_node() {
+    let (base, _guard) = harness::ports::reserve(1);
+    let (home, address) = (tempfile::tempdir().unwrap(), format!("127.0.0.1:{}", base + 1));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut node = Command::new(WARLOCK)
+        .args(["server", "--bind", &address, "--dir", &home.path().join("n1").display().to_string()])
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    assert_eq!(Client::connect(&address).must(&["SET", "a", "1"]), "+OK");
+    assert!(Command::new("kill").args(["-TERM", &node.id().to_string()]).status().unwrap().success());
+    assert_eq!(node.wait().unwrap().code(), Some(0));
+}
+
 fn is_heard(client: &mut Client, listeners: i64) -> bool {
     let heard = client.must(&["PUBSUB", "NUMSUB", "__lock__:job"]);
     heard.items().last().and_then(Reply::integer) == Some(listeners)

@@ -96,17 +96,19 @@ fn shared_locks_run_side_by_side_and_a_signal_is_passed_on() {
     let directory = tempfile::tempdir().unwrap();
     let (one, two) = (directory.path().join("one"), directory.path().join("two"));
     let script = |path: &Path| {
-        format!("trap 'exit 9' TERM; echo $$ > {}; while :; do sleep 0.05; done", path.display())
+        format!(
+            "trap 'exit 9' TERM; trap 'exit 8' QUIT; echo $$ > {}; while :; do sleep 0.05; done",
+            path.display()
+        )
     };
     let mut first = Process::start(&["lock", "-n", &nodes, "k", "--shared", "--", "sh", "-c", &script(&one)]);
     let mut second =
         Process::start(&["lock", "-n", &nodes, "k", "--shared", "--", "sh", "-c", &script(&two)]);
     line(&one);
     line(&two);
-    for process in [&mut first, &mut second] {
-        let pid = process.0.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert_eq!(process.code("the command to end after SIGTERM"), Some(9));
+    for (process, signal, code) in [(&mut first, "TERM", 9), (&mut second, "QUIT", 8)] {
+        send_signal(signal, process.0.id());
+        assert_eq!(process.code(&format!("the command to end after SIG{signal}")), Some(code));
     }
     assert_eq!(cluster.client(1).must(&["EXISTS", "k"]), Reply::Integer(0));
 }
@@ -287,7 +289,7 @@ fn who_waits_ends_at_the_first_signal_and_leaves_the_line() {
     let nodes = cluster.address(1);
     let mut client = cluster.client(1);
     client.must(&["LOCK.ACQUIRE", "k", "somebody", "600000"]);
-    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+    for (name, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("HUP", 1)] {
         let mut process = Process::start(&["lock", "-n", &nodes, "k", "--", "true"]);
         wait_for_waiters(&mut client, "k", 1);
         send_signal(name, process.0.id());
@@ -347,15 +349,15 @@ fn a_signal_ends_the_wait_for_a_cluster_that_does_not_take_the_lock_back() {
     cluster.cont(1);
 }
 
-/// Ctrl-C reaches everybody in the foreground of a terminal. The command must not get it from us once more.
+/// Ctrl-C and Ctrl-\ reach everybody in the foreground of a terminal. The command must not get them from us once more.
 #[test]
-fn ctrl_c_reaches_the_command_once() {
+fn a_key_reaches_the_command_once() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let cluster = Cluster::start(WARLOCK, 1);
     let directory = tempfile::tempdir().unwrap();
     let (started, heard) = (directory.path().join("started"), directory.path().join("heard"));
     let script = format!(
-        "trap 'echo INT >> {heard}' INT; trap 'echo TERM >> {heard}; exit 9' TERM; echo $$ > {}; while :; do sleep 0.02; done",
+        "ulimit -c 0; trap 'echo INT >> {heard}' INT; trap 'echo QUIT >> {heard}' QUIT; trap 'echo TERM >> {heard}; exit 9' TERM; echo $$ > {}; while :; do sleep 0.02; done",
         started.display(),
         heard = heard.display()
     );
@@ -376,14 +378,19 @@ fn ctrl_c_reaches_the_command_once() {
     }
     let mut process = Process(command.spawn().unwrap());
     line(&started);
-    // It hears of the key when the command has dealt with it: two signals at once would count as one.
+    // It hears of a key when the command has dealt with it: two signals at once would count as one.
     send_signal("STOP", process.0.id());
-    std::fs::File::from(keyboard).write_all(b"\x03").unwrap();
-    assert_eq!(line(&heard), "INT");
+    let mut keyboard = std::fs::File::from(keyboard);
+    for (key, all) in [(b"\x03", "INT\n"), (b"\x1c", "INT\nQUIT\n")] {
+        keyboard.write_all(key).unwrap();
+        wait_for(&format!("the command to hear {all:?}"), || {
+            (std::fs::read_to_string(&heard).ok()? == all).then_some(())
+        });
+    }
     send_signal("CONT", process.0.id());
     send_signal("TERM", process.0.id());
     assert_eq!(process.code("warlock lock to end"), Some(9));
-    assert_eq!(std::fs::read_to_string(&heard).unwrap(), "INT\nTERM\n");
+    assert_eq!(std::fs::read_to_string(&heard).unwrap(), "INT\nQUIT\nTERM\n");
 }
 
 #[test]

@@ -209,7 +209,7 @@ fn parameters() -> Vec<Parameter> {
         .kept(|tunable| tunable.tracked_keys_max.to_string()),
         fixed("proto-max-bulk-len", |face| face.settings.limits.bulk_bytes_max.to_string()),
         fixed("client-query-buffer-limit", |face| face.settings.limits.request_bytes_max.to_string()),
-        fixed("port", |face| face.engine.facts().address.rsplit(':').next().unwrap_or("0").to_string()),
+        fixed("port", |face| face.engine().facts().address.rsplit(':').next().unwrap_or("0").to_string()),
         fixed("databases", |_| "16".to_string()),
         fixed("maxmemory", |_| "0".to_string()),
         fixed("maxmemory-policy", |_| "noeviction".to_string()),

@@ -105,6 +105,9 @@ pub trait Engine {
     /// Asks for a turn of the node soon; the node calls [`Face::breathe`](crate::Face::breathe) before it.
     fn nudge(&self);
 
+    /// Another engine takes this one's place: it gets the requests that were held for it, in their order.
+    fn hand_over(&self, _to: &dyn Engine) {}
+
     /// What is known now.
     fn facts(&self) -> Facts;
 }

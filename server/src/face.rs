@@ -8,7 +8,7 @@ use crate::resp::Limits;
 use crate::stats::{Stats, unix_time};
 use crate::tracking::{Change, Notice, Tracking};
 use bytes::Bytes;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -86,8 +86,10 @@ struct Pause {
 
 /// The Redis face of one node.
 pub struct Face {
-    /// What is behind it.
-    pub engine: Rc<dyn Engine>,
+    /// What was behind it first.
+    engine: Rc<dyn Engine>,
+    /// What is behind it since then.
+    successor: OnceCell<Rc<dyn Engine>>,
     /// What clients may do.
     pub settings: Settings,
     /// What CONFIG SET changes.
@@ -148,6 +150,7 @@ impl Face {
         };
         let face = Rc::new(Face {
             engine,
+            successor: OnceCell::new(),
             settings,
             tunable: RefCell::new(tunable.clone()),
             initial: tunable,
@@ -165,6 +168,20 @@ impl Face {
         });
         face.listen_to_keys();
         face
+    }
+
+    /// What is behind it now.
+    #[must_use]
+    pub fn engine(&self) -> &dyn Engine {
+        &**self.successor.get().unwrap_or(&self.engine)
+    }
+
+    /// Puts another engine behind the face, once: connections stay, and what the first engine holds of their requests goes to the other one.
+    pub fn go_on_with(&self, engine: Rc<dyn Engine>) {
+        if self.successor.set(engine).is_ok() {
+            self.listen_to_keys();
+            self.engine.hand_over(self.engine());
+        }
     }
 
     /// Takes connections until the task is dropped.
@@ -211,7 +228,7 @@ impl Face {
             face.connections.borrow_mut().remove(&id);
             face.set_monitor(id, false);
             connection.unsubscribe();
-            face.engine.closed(id);
+            face.engine().closed(id);
         });
     }
 
@@ -275,7 +292,7 @@ impl Face {
         let notify = self.tunable.borrow().notify;
         let changes = !self.tracking.borrow().is_idle();
         let locks = self.subscriptions.borrow().hear_locks();
-        self.engine.listen(Interest { notify, changes, locks, me: None });
+        self.engine().listen(Interest { notify, changes, locks, me: None });
     }
 
     /// Changes who listens to what. The node is told if somebody may listen to locks now, or nobody any more.
@@ -404,7 +421,7 @@ impl Face {
         let left = self.breath.get();
         self.breath.set(left.saturating_sub(1));
         if left == 0 {
-            self.engine.nudge();
+            self.engine().nudge();
         }
         left > 0
     }

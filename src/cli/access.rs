@@ -1,5 +1,6 @@
 //! How a command of the command line reaches a cluster: the same flags for all of them.
 
+use super::say::note;
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,6 +56,6 @@ impl AccessFlags {
 
 /// Says why there is no answer.
 pub fn complain(error: &ClientError) -> ExitCode {
-    eprintln!("warlock: {error}");
+    note!("warlock: {error}");
     ExitCode::from(UNREACHABLE)
 }

@@ -1,6 +1,7 @@
 //! `warlock admin …`: WARLOCK commands from the command line.
 
 use super::access::{AccessFlags, REFUSED, UNREACHABLE, complain};
+use super::say::{note, say};
 use super::{Outcome, backup};
 use clap::Args;
 use std::path::Path;
@@ -34,7 +35,7 @@ pub fn run(flags: &Flags) -> ExitCode {
         }
         [word] if word.eq_ignore_ascii_case("help") => {
             // The same as a node says, for who has none yet.
-            HELP.iter().for_each(|line| println!("{line}"));
+            say!("{}", HELP.join("\n"));
             return ExitCode::SUCCESS;
         }
         _ => {}
@@ -44,12 +45,12 @@ pub fn run(flags: &Flags) -> ExitCode {
     command.extend(flags.words.iter().map(String::as_str));
     match client.ask(&command) {
         Ok(Value::Error(_)) if is_formed_already(&mut client, &flags.words) => {
-            println!("these nodes are members of one cluster already; nothing was done");
+            say!("these nodes are members of one cluster already; nothing was done");
             ExitCode::SUCCESS
         }
         Ok(Value::Error(error)) => refused(&error),
         Ok(reply) => {
-            println!("{}", show::pretty(&reply).trim_end());
+            say!("{}", show::pretty(&reply).trim_end());
             ExitCode::SUCCESS
         }
         Err(error) => complain(&error),
@@ -60,7 +61,7 @@ pub fn run(flags: &Flags) -> ExitCode {
 fn finish_backup(outcome: Outcome) -> ExitCode {
     match outcome {
         Err(error) if error.is::<ClientError>() => {
-            eprintln!("warlock: {error}");
+            note!("warlock: {error}");
             ExitCode::from(UNREACHABLE)
         }
         outcome => crate::finish(outcome),
@@ -68,7 +69,7 @@ fn finish_backup(outcome: Outcome) -> ExitCode {
 }
 
 fn refused(why: &str) -> ExitCode {
-    eprintln!("warlock: {why}");
+    note!("warlock: {why}");
     ExitCode::from(REFUSED)
 }
 

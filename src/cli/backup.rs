@@ -3,6 +3,7 @@
 //! The file appears under its name only when it is complete, checked row by row, and durable.
 
 use super::Outcome;
+use super::say::{note, say};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -32,7 +33,7 @@ pub fn run(access: Access, file: &Path) -> Outcome {
 
 fn make(access: Access, file: &Path, partial: &Path, out: File) -> Outcome {
     let mut client = Client::new(Access { patience: access.patience.max(PATIENCE), ..access });
-    eprintln!("the node writes a snapshot …");
+    note!("the node writes a snapshot …");
     let begun = ask(&mut client, &["WARLOCK", "BACKUP"])?;
     let number = |name: &str| -> Result<u64, String> {
         let value = begun.field(name).and_then(Value::integer).and_then(|number| u64::try_from(number).ok());
@@ -46,7 +47,7 @@ fn make(access: Access, file: &Path, partial: &Path, out: File) -> Outcome {
     fs::rename(partial, file)?;
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()?;
-    println!("{}: {total} bytes, everything up to slot {}, checked", file.display(), loaded.slot);
+    say!("{}: {total} bytes, everything up to slot {}, checked", file.display(), loaded.slot);
     Ok(())
 }
 
@@ -64,7 +65,7 @@ fn copy(client: &mut Client, node: &str, slot: u64, total: u64, mut out: File) -
         offset += piece.len() as u64;
         let percent = offset * 100 / total.max(1);
         if percent >= shown + 10 || offset == total {
-            eprintln!("{percent:3} %  {offset} of {total} bytes");
+            note!("{percent:3} %  {offset} of {total} bytes");
             shown = percent;
         }
     }

@@ -1,6 +1,7 @@
 //! `warlock bench`: a quick closed-loop load, to see whether a cluster is about as fast as it should be. (`make bench` compares with other systems.)
 
 use super::access::{AccessFlags, complain};
+use super::say::say;
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -179,7 +180,7 @@ fn report(flags: &Flags, outcomes: Vec<Result<Seen, ClientError>>, elapsed: Dura
         return lost.as_ref().map_or(ExitCode::FAILURE, complain);
     };
     let per_second = latency.len() as f64 / elapsed.as_secs_f64();
-    println!(
+    say!(
         "{}: {per_second:.0} commands/s ({} in {:.1} s, over {} connections, {} at once on each)",
         flags.workload.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default(),
         latency.len(),
@@ -188,7 +189,7 @@ fn report(flags: &Flags, outcomes: Vec<Result<Seen, ClientError>>, elapsed: Dura
         flags.pipeline,
     );
     let ms = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1_000.0;
-    println!(
+    say!(
         "  milliseconds: p50 {:.2}  p90 {:.2}  p99 {:.2}  p99.9 {:.2}  max {:.2}",
         ms(0.5),
         ms(0.9),
@@ -197,7 +198,7 @@ fn report(flags: &Flags, outcomes: Vec<Result<Seen, ClientError>>, elapsed: Dura
         latency.max() as f64 / 1_000.0
     );
     if let Some(text) = first_error {
-        println!("  {errors} were answered with an error, the first: {text}");
+        say!("  {errors} were answered with an error, the first: {text}");
     }
     lost.as_ref().map_or(ExitCode::SUCCESS, complain)
 }

@@ -1,6 +1,7 @@
 //! `warlock dev`: all nodes of a cluster in one process, a thread each.
 
 use super::Outcome;
+use super::say::say;
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -83,9 +84,9 @@ pub fn run(flags: &Flags) -> Outcome {
         Err(panic) => std::panic::resume_unwind(panic),
     }
     match temporary {
-        Some(_) => println!("stopped; the data is gone"),
-        None => println!("stopped; the data is kept in {}", dir.display()),
-    }
+        Some(_) => say!("stopped; the data is gone"),
+        None => say!("stopped; the data is kept in {}", dir.display()),
+    };
     Ok(())
 }
 
@@ -130,18 +131,18 @@ fn announce(
             }
         }
     }
-    println!(
+    say!(
         "{} nodes in one process{}:",
         members.len(),
         if is_temporary { ", data in a temporary directory" } else { "" }
     );
-    println!("  node  client{}role    data", " ".repeat(members[0].1.client.len() - 4));
+    say!("  node  client{}role    data", " ".repeat(members[0].1.client.len() - 4));
     for (index, (directory, contact)) in members.iter().enumerate() {
         let role = role(&contact.client);
-        println!("  n{:<4} {}  {role:<7} {}", index + 1, contact.client, directory.display());
+        say!("  n{:<4} {}  {role:<7} {}", index + 1, contact.client, directory.display());
     }
     let port = addresses[0].rsplit(':').next().unwrap_or_default();
-    println!(
+    say!(
         "Any Redis client works against any node. Try:\n  redis-cli -p {port} set greeting hello\n  warlock cli -n {port} get greeting\n  \
          warlock status -n {port} --watch\nCtrl-C stops it."
     );

@@ -2,6 +2,7 @@
 
 use super::access::AccessFlags;
 use super::hold::{self, Ended, FAILED, NotHeld, Outage, Signals, Wanted};
+use super::say::{self, note, say};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,22 +56,22 @@ async fn lead(signals: &mut Signals, flags: &Flags) -> u8 {
             Ok(held) => held,
             Err(NotHeld::Busy) => continue,
             Err(NotHeld::Failed(why)) => {
-                eprintln!("warlock: {why}");
+                note!("warlock: {why}");
                 return FAILED;
             }
             Err(NotHeld::Signalled(signal)) => return hold::signal_code(signal),
         };
-        eprintln!("warlock: leads '{}' with token {}", wanted.name, held.token);
+        note!("warlock: leads '{}' with token {}", wanted.name, held.token);
         let ended = hold::run(signals, &flags.access, &wanted, held, &flags.command).await;
         match &ended {
             Ended::Lost(why, asked) => {
-                eprintln!("warlock: leads '{}' no longer: {why}; the command was stopped", wanted.name);
+                note!("warlock: leads '{}' no longer: {why}; the command was stopped", wanted.name);
                 match asked {
                     Some(signal) => return hold::signal_code(*signal),
                     None => continue,
                 }
             }
-            Ended::NotRun(_, why) => eprintln!("warlock: {why}"),
+            Ended::NotRun(_, why) => note!("warlock: {why}"),
             Ended::Itself(_) => {}
         }
         return ended.code();
@@ -83,7 +84,8 @@ fn watch(flags: &Flags) -> ExitCode {
     let channel = format!("__lock__:{}", flags.name);
     let (mut subscribed, mut last) = (None, None);
     let mut outage = Outage::new(flags.access.patience);
-    loop {
+    // A leader may lead for long: who has gone meanwhile is noticed at every look.
+    while !say::is_closed() {
         // The subscription comes first: what changes after the question is told.
         if subscribed != Some(client.connections()) {
             let is_sent = client.send(&["SUBSCRIBE", &channel]).is_ok();
@@ -91,7 +93,9 @@ fn watch(flags: &Flags) -> ExitCode {
         }
         match leader(&mut client, &flags.name) {
             Ok(Some((token, value))) if last != Some(token) => {
-                println!("{token} {}", one_line(&value));
+                if !say!("{token} {}", one_line(&value)) {
+                    return ExitCode::SUCCESS;
+                }
                 last = Some(token);
                 outage.is_over();
             }
@@ -101,7 +105,7 @@ fn watch(flags: &Flags) -> ExitCode {
                     outage.is_reached();
                 }
                 if outage.is_enough(&why) {
-                    eprintln!("warlock: {why}");
+                    note!("warlock: {why}");
                     return ExitCode::from(FAILED);
                 }
                 client.disconnect();
@@ -109,7 +113,7 @@ fn watch(flags: &Flags) -> ExitCode {
                 continue;
             }
             Err(Trouble::Lasting(why)) => {
-                eprintln!("warlock: {why}");
+                note!("warlock: {why}");
                 return ExitCode::from(FAILED);
             }
         }
@@ -117,6 +121,7 @@ fn watch(flags: &Flags) -> ExitCode {
             subscribed = None;
         }
     }
+    ExitCode::SUCCESS
 }
 
 /// A value as a part of a line: what would end the line, or act on a terminal, is written out (`\n`), and so is the backslash.

@@ -1,6 +1,7 @@
 //! `warlock form`: the directories of a whole cluster on one machine, without a running node.
 
 use super::Outcome;
+use super::say::say;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub fn run(flags: Flags) -> Outcome {
         .collect();
     identity::form(&members, Duration::from_millis(lease_ms), cluster_secret)?;
     for (directory, contact) in members {
-        println!("{}: clients {}, peers {}", directory.display(), contact.client, contact.peer);
+        say!("{}: clients {}, peers {}", directory.display(), contact.client, contact.peer);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::access::AccessFlags;
 use super::hold::{self, BUSY, Ended, FAILED, NotHeld, Signals, Wanted};
+use super::say::note;
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,11 +46,11 @@ async fn lock(signals: &mut Signals, flags: &Flags) -> u8 {
     let held = match hold::acquire(signals, &flags.access, &wanted).await {
         Ok(held) => held,
         Err(NotHeld::Busy) => {
-            eprintln!("warlock: somebody else holds '{}'; LOCK.INFO tells who", wanted.name);
+            note!("warlock: somebody else holds '{}'; LOCK.INFO tells who", wanted.name);
             return BUSY;
         }
         Err(NotHeld::Failed(why)) => {
-            eprintln!("warlock: {why}");
+            note!("warlock: {why}");
             return FAILED;
         }
         Err(NotHeld::Signalled(signal)) => return hold::signal_code(signal),
@@ -58,9 +59,9 @@ async fn lock(signals: &mut Signals, flags: &Flags) -> u8 {
     match &ended {
         Ended::Itself(_) => {}
         Ended::Lost(why, _) => {
-            eprintln!("warlock: the lock '{}' is or may be lost: {why}; the command was stopped", wanted.name)
+            note!("warlock: the lock '{}' is or may be lost: {why}; the command was stopped", wanted.name)
         }
-        Ended::NotRun(_, why) => eprintln!("warlock: {why}"),
+        Ended::NotRun(_, why) => note!("warlock: {why}"),
     }
     ended.code()
 }

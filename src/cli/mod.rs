@@ -10,6 +10,7 @@ pub mod form;
 pub mod hold;
 pub mod lock;
 pub mod restore;
+pub mod say;
 pub mod server;
 pub mod shell;
 pub mod status;

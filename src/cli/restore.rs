@@ -1,6 +1,7 @@
 //! `warlock restore` and `warlock recover`: new clusters from old data.
 
 use super::Outcome;
+use super::say::{note, say};
 use clap::Args;
 use std::path::PathBuf;
 use warlock::identity::Contact;
@@ -18,7 +19,7 @@ pub struct RestoreFlags {
     /// Where clients will reach the new node.
     #[arg(long, env = "WARLOCK_BIND", default_value = "127.0.0.1:6379")]
     bind: String,
-    /// Where other nodes will reach it. Not given: the host of --bind and its port + 10000.
+    /// Where other nodes will reach it. Not given: the host of --bind, and 10000 above its port (below it when that is above 55535).
     #[arg(long, env = "WARLOCK_PEER_BIND")]
     peer_bind: Option<String>,
     /// The new cluster's secret. Not given: a random one, kept in the directory.
@@ -37,7 +38,7 @@ pub fn restore(flags: &RestoreFlags) -> Outcome {
     let settings = Settings::new(&settings::given(flag, |_| None, None)?)?;
     let contact = Contact { client: settings.client_address(), peer: settings.peer_address() };
     let reborn = rebirth::restore(&flags.file, &flags.dir, &contact, settings.cluster_secret)?;
-    println!(
+    say!(
         "{dir}: a new cluster of one with everything up to slot {slot}; clients {}, peers {}\n\
          start it with: warlock server --dir {dir}\n\
          then add other, empty nodes with WARLOCK ADD",
@@ -74,19 +75,19 @@ The old files are put aside, not removed.";
 
 /// Recovers, when the operator knows what that means.
 pub fn recover(flags: &RecoverFlags) -> Outcome {
-    eprintln!("{WARNING}");
+    note!("{WARNING}");
     if !flags.yes {
         return Err("nothing was done; add --yes to go on".into());
     }
     let reborn = rebirth::force_new_cluster(&flags.dir)?;
-    println!(
+    say!(
         "{dir}: a new cluster of one with everything up to slot {slot}, the last {undecided} slots of which this node did not know to be decided",
         dir = flags.dir.display(),
         slot = reborn.slot,
         undecided = reborn.undecided,
     );
     if let Some(old) = reborn.old {
-        println!("the old files are in {}", old.display());
+        say!("the old files are in {}", old.display());
     }
     Ok(())
 }

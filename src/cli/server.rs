@@ -1,6 +1,6 @@
 //! `warlock server`: its flags follow from the table of settings.
 
-use super::Outcome;
+use super::{Outcome, say};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -88,7 +88,7 @@ pub fn run(flags: &Flags) -> Outcome {
     let mut settings = Settings::new(&given)?;
     settings.config_file.clone_from(&flags.config);
     if flags.print_config {
-        print!("{}", settings::print(&given));
+        say::bytes(settings::print(&given).as_bytes());
         return Ok(());
     }
     start_log(&settings)?;
@@ -107,6 +107,8 @@ fn start_log(settings: &Settings) -> Outcome {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would say on standard error that standard error is closed, and panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     match settings.log_format {
         LogFormat::Text => log.init(),

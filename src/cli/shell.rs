@@ -1,13 +1,14 @@
 //! `warlock cli`: for people without redis-cli. One command, lines from a pipe, or a prompt with history.
 
 use super::access::{AccessFlags, REFUSED, complain};
+use super::say::{self, note};
 use bytes::BytesMut;
 use clap::Args;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use server::resp::{Limits, Parser};
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use warlock::client::{Client, ClientError, Value, show};
 /// Replies to these come as pushes, for as long as the connection lives.
 const STREAMING: [&str; 4] = ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR"];
 /// How often a stream looks whether it should go on.
-const STREAM_TURN: Duration = Duration::from_secs(3600);
+const STREAM_TURN: Duration = Duration::from_secs(5);
 
 /// What stands on the command line.
 #[derive(Args, Debug)]
@@ -70,7 +71,7 @@ fn lines(client: &mut Client, style: Style) -> ExitCode {
         let line = match line {
             Ok(line) => line,
             Err(error) => {
-                eprintln!("warlock: cannot read standard input: {error}");
+                note!("warlock: cannot read standard input: {error}");
                 return ExitCode::FAILURE;
             }
         };
@@ -81,7 +82,7 @@ fn lines(client: &mut Client, style: Style) -> ExitCode {
                 Err(error) => return complain(&error),
             },
             Err(why) => {
-                eprintln!("warlock: {why}: {line}");
+                note!("warlock: {why}: {line}");
                 refused = true;
             }
         }
@@ -95,7 +96,7 @@ fn prompt(client: &mut Client, style: Style) -> ExitCode {
     let mut editor: Editor<(), FileHistory> = match Editor::with_config(config) {
         Ok(editor) => editor,
         Err(error) => {
-            eprintln!("warlock: the terminal cannot be used: {error}");
+            note!("warlock: the terminal cannot be used: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -103,7 +104,7 @@ fn prompt(client: &mut Client, style: Style) -> ExitCode {
         let _ = editor.load_history(file); // there is none the first time
     }
     if let Err(error) = client.ask(&["PING"]) {
-        eprintln!("warlock: {error}");
+        note!("warlock: {error}");
     }
     loop {
         let place = client.address().map_or_else(|| "not connected".to_string(), str::to_string);
@@ -115,16 +116,16 @@ fn prompt(client: &mut Client, style: Style) -> ExitCode {
                     Ok(words) if words.is_empty() => {}
                     Ok(words) => {
                         if let Err(error) = perform(client, &words, style) {
-                            eprintln!("{error}");
+                            note!("{error}");
                         }
                     }
-                    Err(why) => eprintln!("{why}"),
+                    Err(why) => note!("{why}"),
                 }
             }
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(error) => {
-                eprintln!("warlock: the terminal cannot be read: {error}");
+                note!("warlock: the terminal cannot be read: {error}");
                 return ExitCode::FAILURE;
             }
         }
@@ -149,7 +150,7 @@ fn perform(client: &mut Client, words: &[Vec<u8>], style: Style) -> Result<bool,
     let before = client.address().map(str::to_string);
     let reply = client.ask(words)?;
     if before.is_some() && before.as_deref() != client.address() {
-        eprintln!("(now at {})", client.address().unwrap_or("another node"));
+        note!("(now at {})", client.address().unwrap_or("another node"));
     }
     print(&reply, style);
     Ok(matches!(reply, Value::Error(_)))
@@ -157,7 +158,7 @@ fn perform(client: &mut Client, words: &[Vec<u8>], style: Style) -> Result<bool,
 
 fn stream(client: &mut Client, words: &[Vec<u8>], style: Style) -> Result<bool, ClientError> {
     client.send(words)?;
-    loop {
+    while !say::is_closed() {
         if let Some(value) = client.listen(STREAM_TURN)? {
             print(&value, style);
             if matches!(value, Value::Error(_)) {
@@ -165,6 +166,7 @@ fn stream(client: &mut Client, words: &[Vec<u8>], style: Style) -> Result<bool, 
             }
         }
     }
+    Ok(false)
 }
 
 fn print(value: &Value, style: Style) {
@@ -174,10 +176,9 @@ fn print(value: &Value, style: Style) {
         Style::Json => show::json(value).into_bytes(),
     };
     bytes.push(b'\n');
-    let mut out = io::stdout().lock();
-    // Whoever closed the pipe does not want the rest.
-    if out.write_all(&bytes).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+    if !say::bytes(&bytes) {
+        // What is not wanted is not asked for, either.
+        std::process::exit(if matches!(value, Value::Error(_)) { i32::from(REFUSED) } else { 0 });
     }
 }
 

@@ -1,6 +1,7 @@
 //! `warlock status`: the members of a cluster at a glance, once or over and over.
 
 use super::access::{AccessFlags, REFUSED, complain};
+use super::say::{note, say};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -71,7 +72,7 @@ pub fn run(flags: &Flags) -> ExitCode {
     loop {
         let members = match client.ask(&["WARLOCK", "MEMBERS"]) {
             Ok(Value::Error(text)) => {
-                eprintln!("warlock: {text}");
+                note!("warlock: {text}");
                 return ExitCode::from(REFUSED);
             }
             Ok(members) => members,
@@ -79,8 +80,9 @@ pub fn run(flags: &Flags) -> ExitCode {
             Err(ClientError::Uncertain(..)) if flags.watch => continue,
             Err(error) => return complain(&error),
         };
+        let mut is_heard = true;
         if flags.json {
-            println!("{}", show::json(&members));
+            is_heard = say!("{}", show::json(&members));
         } else {
             let asked = client.address().map(str::to_string);
             let rows: Vec<Row> = members
@@ -90,10 +92,10 @@ pub fn run(flags: &Flags) -> ExitCode {
                 .collect();
             if !is_first {
                 let clear = if flags.watch && std::io::stdout().is_terminal() { "\x1b[2J\x1b[H" } else { "" };
-                println!("{clear}{}", table(&rows));
+                is_heard = say!("{clear}{}", table(&rows));
             }
         }
-        if !flags.watch && !is_first {
+        if !is_heard || (!flags.watch && !is_first) {
             return ExitCode::SUCCESS;
         }
         // What is awaited is time itself.

@@ -160,7 +160,8 @@ struct Running {
     requests_at: Cell<Option<Now>>,
 }
 
-/// Runs a node until `stop` is ready, behind `doors` if they are open already. Must be called inside a `LocalSet` or a `LocalRuntime`.
+/// Runs a node until `stop` is ready, behind `doors` if they are open already, and behind a `face` if it has clients already. Must be called
+/// inside a `LocalSet` or a `LocalRuntime`.
 ///
 /// # Errors
 /// When it cannot start, or its disk fails.
@@ -168,6 +169,7 @@ pub async fn run(
     settings: Settings,
     mut identity: NodeIdentity,
     doors: Option<Doors>,
+    face: Option<Rc<Face>>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), NodeError> {
     let config = settings.engine();
@@ -219,8 +221,12 @@ pub async fn run(
         requests_at: Cell::new(None),
         identity,
     });
-    let face = Face::new(node.clone(), settings.face());
+    let has_clients = face.is_some();
+    let face = face.unwrap_or_else(|| Face::new(node.clone(), settings.face()));
     let _ = node.face.set(face.clone());
+    if has_clients {
+        face.go_on_with(node.clone());
+    }
     let me = node.link_identity(incarnation);
     let deliver = {
         let node = node.clone();

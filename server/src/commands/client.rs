@@ -207,7 +207,7 @@ fn unblock(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
     };
     match parse_id(args[0]) {
         None => error("ERR value is not an integer or out of range"),
-        Some(id) => Effect::Reply(Reply::flag(connection.face.engine.unblock(id, as_error))),
+        Some(id) => Effect::Reply(Reply::flag(connection.face.engine().unblock(id, as_error))),
     }
 }
 

@@ -29,7 +29,7 @@ const SECTIONS: &[Section] = &[
     }),
     ("stats", true, stats),
     ("replication", true, |face| {
-        let offset = face.engine.facts().applied;
+        let offset = face.engine().facts().applied;
         format!("role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:{offset}\r\n")
     }),
     ("cpu", true, cpu),
@@ -60,7 +60,7 @@ fn info(connection: &Connection, _: &mut State, args: &[&[u8]]) -> Effect {
 }
 
 fn server(face: &Face) -> String {
-    let facts = face.engine.facts();
+    let facts = face.engine().facts();
     let seconds = face.stats.borrow().since.elapsed().as_secs();
     format!(
         "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nos:{} {}\r\narch_bits:64\r\nprocess_id:{}\r\ntcp_port:{}\r\n\
@@ -153,7 +153,7 @@ fn error_stats(face: &Face) -> String {
 
 fn keyspace(face: &Face) -> String {
     let mut text = String::new();
-    face.engine.read(&mut |view| {
+    face.engine().read(&mut |view| {
         for (db, database) in
             view.meta().databases.iter().enumerate().filter(|(_, database)| database.keys > 0)
         {
@@ -165,7 +165,7 @@ fn keyspace(face: &Face) -> String {
 }
 
 fn warlock(face: &Face) -> String {
-    let facts = face.engine.facts();
+    let facts = face.engine().facts();
     format!(
         "warlock_role:{}\r\nwarlock_node:n{}\r\nwarlock_master:{}\r\nwarlock_view:{}\r\nwarlock_ballot:{}\r\nwarlock_applied:{}\r\n\
          warlock_waiting:{}\r\nwarlock_mailed:{}\r\nwarlock_journal_bytes:{}\r\n",

@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         differs: "Every node says `master`: every node takes writes.",
         arity: Arity::Exactly(0),
         handler: |connection, _, _| {
-            let applied = i64::try_from(connection.face.engine.facts().applied).unwrap_or(i64::MAX);
+            let applied = i64::try_from(connection.face.engine().facts().applied).unwrap_or(i64::MAX);
             let parts = vec![Reply::bulk(b"master"), Reply::Integer(applied), Reply::Array(Vec::new())];
             Effect::Reply(Reply::Array(parts))
         },
@@ -53,7 +53,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
         arity: Arity::Exactly(0),
         in_multi: InMulti::Refused,
         handler: |connection, _, _| {
-            connection.face.engine.admin(vec![Bytes::from_static(b"SNAPSHOT")], NOBODY);
+            connection.face.engine().admin(vec![Bytes::from_static(b"SNAPSHOT")], NOBODY);
             Effect::Reply(Reply::Ok)
         },
         ..OwnCommand::BASE
@@ -79,7 +79,7 @@ pub(super) const COMMANDS: &[OwnCommand] = &[
             (None, _) => error("ERR value is not an integer or out of range"),
             (_, None) => error("ERR timeout is not an integer or out of range"),
             (_, Some(timeout)) if timeout < 0 => error("ERR timeout is negative"),
-            _ => Effect::Reply(Reply::count(connection.face.engine.facts().voters / 2)),
+            _ => Effect::Reply(Reply::count(connection.face.engine().facts().voters / 2)),
         },
         ..OwnCommand::BASE
     },

@@ -178,9 +178,9 @@ impl Connection {
     /// Takes every whole request out of the input.
     fn process(&self) -> Result<(), ()> {
         self.face.look_at_clock();
-        self.face.engine.begin_requests();
+        self.face.engine().begin_requests();
         let outcome = self.take_requests();
-        self.face.engine.end_requests();
+        self.face.engine().end_requests();
         outcome
     }
 
@@ -403,7 +403,7 @@ impl Connection {
                 let call = Call { channel, request, ..call };
                 let place =
                     state.places.push(Place::Write { bytes: payload.len(), tells, tracked }, Some(call));
-                self.face.engine.write(payload, self.ticket(place));
+                self.face.engine().write(payload, self.ticket(place));
             }
         }
     }
@@ -440,7 +440,7 @@ impl Connection {
             }
             Effect::Admin(words) => {
                 let place = state.places.push(Place::Admin, Some(call));
-                self.face.engine.admin(words, self.ticket(place));
+                self.face.engine().admin(words, self.ticket(place));
             }
             Effect::Read(read) => self.read(read, call, state),
             Effect::Submit(payload, exec) => self.submit(payload, exec, call, state),

@@ -183,7 +183,7 @@ impl Connection {
     pub(super) fn submit(&self, payload: Bytes, exec: Exec, call: Call, state: &mut State) {
         state.is_blocked = exec.own.iter().any(|own| matches!(own.part, Part::Command(_)));
         let place = state.places.push(Place::Exec(payload.len(), exec), Some(call));
-        self.face.engine.write(payload, self.ticket(place));
+        self.face.engine().write(payload, self.ticket(place));
     }
 
     /// A transaction was done: adds what the connection has to do itself. Each reply is written in the protocol of its moment (HELLO changes it), and

@@ -29,11 +29,11 @@ impl Connection {
         }
         if !state.places.has_reads() {
             let mut finding = None;
-            self.face.engine.read_now(&mut |view| finding = Some(self.look_at(view, &read, false)));
+            self.face.engine().read_now(&mut |view| finding = Some(self.look_at(view, &read, false)));
             match finding {
                 Some(Finding::Due) => {
                     let place = state.places.push(Place::Read(read), Some(call));
-                    return self.face.engine.expire(self.ticket(place));
+                    return self.face.engine().expire(self.ticket(place));
                 }
                 Some(finding) => {
                     let reply = self.found(finding, state);
@@ -46,7 +46,7 @@ impl Connection {
             }
         }
         let place = state.places.push(Place::Read(read), Some(call));
-        self.face.engine.read_later(self.ticket(place));
+        self.face.engine().read_later(self.ticket(place));
     }
 
     /// Reads behind the connection's own writes, and before what it writes next, if the node can do that now. Nothing is held up by it then. If it cannot, the request comes back.
@@ -64,7 +64,7 @@ impl Connection {
         let words: Vec<&[u8]> = request.iter().collect();
         let payload = self.encode(spec, state.db, &words);
         let bytes = payload.len();
-        if !self.face.engine.read_behind(payload, self.ticket(state.places.next())) {
+        if !self.face.engine().read_behind(payload, self.ticket(state.places.next())) {
             return Err(request);
         }
         self.face.show(state.db, &self.address, request.iter());
@@ -79,10 +79,10 @@ impl Connection {
             && let Some((Place::Allowed(read), call)) = state.places.take(place)
         {
             let mut finding = Finding::Reply(Reply::Null);
-            self.face.engine.read(&mut |view| finding = self.look_at(view, &read, false));
+            self.face.engine().read(&mut |view| finding = self.look_at(view, &read, false));
             if matches!(finding, Finding::Due) {
                 state.places.put_back(place, Place::Read(read), call);
-                return self.face.engine.expire(self.ticket(place));
+                return self.face.engine().expire(self.ticket(place));
             }
             let reply = self.found(finding, state);
             if let Some(call) = call {
@@ -98,7 +98,7 @@ impl Connection {
     /// Reads this node's own state, if a master vouched for it not too long ago. Nobody else is asked.
     fn read_stale(&self, read: &Read, call: &Call, state: &mut State) {
         let age_max = Duration::from_millis(self.face.tunable.borrow().stale_ms_max);
-        let age = self.face.engine.age();
+        let age = self.face.engine().age();
         let reply = if age.is_some_and(|age| age <= age_max) {
             self.read_here(read, state)
         } else {
@@ -118,7 +118,7 @@ impl Connection {
     /// Reads this node's own state as it is.
     pub(super) fn read_here(&self, read: &Read, state: &mut State) -> Reply {
         let mut finding = Finding::Reply(Reply::Null);
-        self.face.engine.read(&mut |view| finding = self.look_at(view, read, true));
+        self.face.engine().read(&mut |view| finding = self.look_at(view, read, true));
         self.found(finding, state)
     }
 

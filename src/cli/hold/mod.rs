@@ -20,6 +20,7 @@ pub use run::{Ended, run};
 pub use signals::Signals;
 
 use super::access::AccessFlags;
+use crate::cli::say::note;
 use rustix::process::Signal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -94,7 +95,7 @@ pub fn with_signals(run: impl AsyncFnOnce(&mut Signals) -> u8) -> ExitCode {
         })
     });
     ExitCode::from(done.unwrap_or_else(|error| {
-        eprintln!("warlock: cannot listen for signals: {error}");
+        note!("warlock: cannot listen for signals: {error}");
         CANNOT_RUN
     }))
 }

@@ -1,6 +1,7 @@
 //! What to do while no node answers: say so, once, and go on. Only who never reached any node gives up, after its patience: it may have been told the
 //! wrong place. A cluster that was there comes back.
 
+use crate::cli::say::note;
 use std::time::{Duration, Instant};
 
 /// A shorter silence is not worth a line: a fail-over, for instance.
@@ -40,7 +41,7 @@ impl Outage {
         }
         if !self.is_said && since.elapsed() >= SAY_AFTER {
             self.is_said = true;
-            eprintln!("warlock: {why}\nwarlock: goes on trying");
+            note!("warlock: {why}\nwarlock: goes on trying");
         }
         false
     }

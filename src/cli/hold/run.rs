@@ -4,6 +4,7 @@ use super::keep::{self, News};
 use super::signals::{Arrived, Signals};
 use super::{CANNOT_RUN, Held, LOST, NOT_FOUND, Wanted};
 use crate::cli::access::AccessFlags;
+use crate::cli::say::note;
 use rustix::process::{Pid, Signal};
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -89,7 +90,7 @@ pub async fn run(
     if let Some(signal) = giving_back(signals, late, done).await {
         match &mut ended {
             Ended::Lost(_, asked) => *asked = Some(signal),
-            _ => eprintln!("warlock: '{}' could not be given back; it runs out by itself", wanted.name),
+            _ => note!("warlock: '{}' could not be given back; it runs out by itself", wanted.name),
         }
     }
     ended

@@ -1,7 +1,7 @@
 //! The signals that ask us to end, from the first moment to the last: what came while nobody looked is not lost.
 //!
-//! The handlers write a byte for each into a socket, with where it came from: Ctrl-C reaches the whole foreground group of a terminal, so a command in
-//! that group has it already.
+//! The handlers write a byte for each into a socket, with where it came from: Ctrl-C and Ctrl-\ reach the whole foreground group of a terminal, so a
+//! command in that group has it already.
 
 use rustix::process::Signal;
 use std::io::{self, Write};
@@ -9,7 +9,9 @@ use std::os::unix::net::UnixStream as Socket;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-const ALL: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+const ALL: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::QUIT, Signal::HUP];
+/// Those that have a key.
+const TYPED: [Signal; 2] = [Signal::INT, Signal::QUIT];
 /// In a byte: the kernel sent it, not a process.
 const BY_KERNEL: u8 = 0x80;
 
@@ -56,7 +58,7 @@ impl Signals {
         };
         let number = i32::from(byte & !BY_KERNEL);
         let signal = ALL.into_iter().find(|signal| signal.as_raw() == number).unwrap_or(Signal::TERM);
-        Arrived { signal, is_typed: byte & BY_KERNEL != 0 && signal == Signal::INT }
+        Arrived { signal, is_typed: byte & BY_KERNEL != 0 && TYPED.contains(&signal) }
     }
 }
 
