@@ -190,7 +190,10 @@ fn really_full_disks_of_a_member_of_the_master_and_of_a_majority() {
     assert!(refused.starts_with("UNCERTAIN"), "{refused}");
     wait_for("the master's disk to be full", || is_full(&cluster, master).then_some(()));
     for node in cluster.all() {
-        assert_eq!(cluster.client(node).must(&["GET", "round"]), round.to_string(), "node {node}");
+        let reply = cluster.client(node).must(&["GET", "round"]);
+        // What the master could still write after the member's disk was full is the member's backlog, and that has a bound.
+        let is_told = node == member && reply.to_string().contains("too far behind to answer");
+        assert!(is_told || reply == round.to_string(), "node {node}: {reply}");
     }
     assert_eq!(cluster.master(), master, "without a majority that can write there is nobody to hand over to");
     free(disk(member));
