@@ -11,7 +11,7 @@ use storage::store::StoreError;
 use storage::store::disk::{Attachment as StoreAttachment, DiskStore};
 
 /// Bytes of the journal between two boundaries.
-const EVERY_BYTES: u64 = 8 << 20;
+const EVERY_BYTES: u64 = 16 << 20;
 /// The same, while a peer copies this node's rows: it wants to go on behind them when it has them.
 const EVERY_BYTES_COPYING: u64 = 256 << 20;
 

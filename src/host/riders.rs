@@ -3,6 +3,8 @@
 //! A read behind a write must see it, and must not see the writes behind itself. So it is done on this node alone, when the command that it rides on is
 //! applied, before the next one is: the log gives it its place, and carries nothing of it.
 //!
+//! The command may be another connection's, as long as it came after the own write. If it is given up, its riders are, too, although that write may have run.
+//!
 //! * Q1: a read rides only on a command that has not left this node when the read comes. What others were told before that is in the log before
 //!   the command, so the read sees it: it is linearizable. (A command that has left may have its place already, and others theirs behind it.)
 //! * Q2: each gets exactly one answer. If its command is answered in another way than by being applied here, the read was certainly not done.
@@ -10,8 +12,16 @@
 use bytes::Bytes;
 use consensus::{CommandId, Machine, Origin, Stamp};
 use server::{Answer, Ticket};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use storage::reply::Reply;
+
+/// A reply from this size on counts as a large one,
+const LARGE_BYTES: usize = 64 << 10;
+/// and a connection gets no more when its large ones in a slot have so many bytes: nobody asks here whether there is room for them.
+const LARGE_BYTES_MAX: usize = 16 << 20;
+const TOO_LARGE: Reply = Reply::error(
+    "TRYAGAIN the replies to the reads behind this write are too large together; nothing was read, ask again",
+);
 
 /// Something that can be looked at between two commands of a slot.
 pub trait Peek: Machine {
@@ -32,6 +42,8 @@ pub struct Riders {
     /// By the number of the command.
     riding: VecDeque<Rider>,
     arrived: Vec<(Ticket, Answer)>,
+    /// Bytes of large replies among them, by connection.
+    large: BTreeMap<u64, usize>,
 }
 
 impl Riders {
@@ -43,9 +55,23 @@ impl Riders {
     /// Command `seq` was just applied.
     fn arrive(&mut self, seq: u64, mut peek: impl FnMut(&Bytes) -> Reply) {
         while let Some(rider) = self.pop_if(|rider| rider.seq <= seq) {
-            let answer = if rider.seq == seq { Answer::Reply(peek(&rider.payload)) } else { Answer::NotDone };
+            let answer =
+                if rider.seq == seq { Answer::Reply(self.look(&rider, &mut peek)) } else { Answer::NotDone };
             self.arrived.push((rider.ticket, answer));
         }
+    }
+
+    fn look(&mut self, rider: &Rider, peek: &mut impl FnMut(&Bytes) -> Reply) -> Reply {
+        let connection = rider.ticket.connection;
+        if self.large.get(&connection).is_some_and(|bytes| *bytes >= LARGE_BYTES_MAX) {
+            return TOO_LARGE;
+        }
+        let reply = peek(&rider.payload);
+        let bytes = reply.bytes_at_most();
+        if bytes >= LARGE_BYTES {
+            *self.large.entry(connection).or_default() += bytes;
+        }
+        reply
     }
 
     /// Those whose command is answered, and that were not done (Q2).
@@ -62,6 +88,7 @@ impl Riders {
     /// What is to be told.
     pub fn take_arrived(&mut self, answers: &mut Vec<(Ticket, Answer)>) {
         answers.append(&mut self.arrived);
+        self.large.clear();
     }
 }
 
@@ -132,6 +159,24 @@ mod tests {
         assert_eq!(apply(&mut riders, &mut machine, ME, 1), [found(1, 2), found(2, 2)]);
         assert_eq!(apply(&mut riders, &mut machine, ME, 2), [found(4, 3)]);
         assert_eq!(apply(&mut riders, &mut machine, ME, 3), []);
+    }
+
+    #[test]
+    fn large_replies_are_not_made_without_end_and_only_their_connection_is_told() {
+        let (mut riders, mut answers) = (Riders::default(), Vec::new());
+        let large = Reply::Bulk(Bytes::from(vec![b'x'; LARGE_BYTES_MAX / 2]));
+        let mine = |place| Ticket { connection: 2, place };
+        for place in 0..4 {
+            riders.mount(1, Bytes::new(), mine(place));
+        }
+        riders.mount(1, Bytes::new(), ticket(9));
+        riders.arrive(1, |_| large.clone());
+        riders.take_arrived(&mut answers);
+        let told: Vec<bool> = answers.iter().map(|(_, answer)| *answer == Answer::Reply(TOO_LARGE)).collect();
+        assert_eq!(told, [false, false, true, true, false]);
+        riders.mount(2, Bytes::new(), mine(5));
+        riders.arrive(2, |_| large.clone());
+        assert_eq!(riders.arrived, [(mine(5), Answer::Reply(large))], "in another slot there is room again");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Connection {
             }
             // A read that rode along with a write.
             (Answer::Reply(reply), Place::Write { tells: true, .. }) => {
-                state.places.told(reply.bytes_at_most());
+                state.places.ridden(reply.bytes_at_most());
                 self.found(Finding::Reply(reply), state)
             }
             (Answer::Reply(reply), _) => reply,

@@ -3,7 +3,7 @@
 //! Every request gets a *place* in the sequence of replies ([`places`]). A read on the master is answered on the spot; a write, or a read
 //! elsewhere, leaves a place that waits for its answer.
 //!
-//! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way is held back until the
+//! A connection's requests take effect in the order in which they were sent. So a read behind a write that is still on its way rides along with it, or is held back until the
 //! write is answered, and a write behind a read that still waits for its permission until the read is. Writes behind writes are not held, unless many of
 //! them may have large replies.
 //!

@@ -12,6 +12,9 @@ use storage::commands::{Args, Handler, Watched, lookup};
 use storage::machine::View;
 use storage::reply::Reply;
 
+/// Bytes of replies to reads that ride along with writes, at a time, as far as that can be known before.
+const RIDDEN_BYTES_MAX: usize = 1 << 20;
+
 /// A place in the sequence.
 pub enum Place {
     /// A write on its way, or a read that rides along with one.
@@ -166,6 +169,8 @@ pub struct Places {
     /// Writes whose reply may be large, and how large the last one was.
     tells: usize,
     told_bytes: usize,
+    /// About how large the replies of reads that ride along are, as far as one came.
+    ridden_bytes: Option<usize>,
     /// Those that are answered, and the bytes of their replies.
     done: usize,
     done_bytes: usize,
@@ -211,6 +216,20 @@ impl Places {
     /// The reply of such a write came.
     pub fn told(&mut self, bytes: usize) {
         self.told_bytes = bytes;
+    }
+
+    /// Whether another read may ride along with a write: its reply is made whether there is room for it or not, so that must be little. As long as nothing is known, one alone may.
+    pub fn may_ride(&self) -> bool {
+        match self.ridden_bytes {
+            Some(bytes) => bytes.saturating_mul(self.tells + 1) <= RIDDEN_BYTES_MAX,
+            None => self.tells == 0,
+        }
+    }
+
+    /// The reply of such a read came. Large ones are remembered for some time.
+    pub fn ridden(&mut self, bytes: usize) {
+        let known = self.ridden_bytes.unwrap_or(0);
+        self.ridden_bytes = Some(bytes.max(known - known / 16));
     }
 
     /// Bytes of the requests that wait.

@@ -57,13 +57,13 @@ impl Connection {
         call: Call,
         state: &mut State,
     ) -> Result<(), Request> {
-        // Its reply is made when there may be no room for it: only so many at once.
-        if state.is_readonly || self.is_tracked(state) || state.must_hear_first(self) {
+        let has_room = state.places.may_ride() && !state.must_hear_first(self);
+        if state.is_readonly || self.is_tracked(state) || !has_room {
             return Err(request);
         }
         let words: Vec<&[u8]> = request.iter().collect();
         let payload = self.encode(spec, state.db, &words);
-        let bytes = payload.len();
+        let bytes = payload.len() + request.bytes_held();
         if !self.face.engine().read_behind(payload, self.ticket(state.places.next())) {
             return Err(request);
         }

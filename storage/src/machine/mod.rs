@@ -155,9 +155,13 @@ impl<S: Store> Machine<S> {
         self.run(stamp, caller, payload, true)
     }
 
-    /// What a command finds behind those of an open slot, as if it were one of them. It has no effect.
+    /// What a command finds behind those of an open slot, as if it were one of them. It has no effect, also if the store fails it.
     pub fn peek(&mut self, stamp: &Stamp, payload: &Bytes) -> Reply {
-        self.run(stamp, Caller::NOBODY, payload, false)
+        // Only this node does it: what is random in it need not be the same anywhere.
+        let seed = self.seed.get().wrapping_add(1);
+        self.seed.set(seed);
+        let index = (seed & u64::from(u32::MAX)) as u32;
+        self.run(&Stamp { index, ..*stamp }, Caller::NOBODY, payload, false)
     }
 
     fn run(&mut self, stamp: &Stamp, caller: Caller, payload: &Bytes, is_to_last: bool) -> Reply {
@@ -187,6 +191,11 @@ impl<S: Store> Machine<S> {
         }
         let mut taken = std::mem::take(&mut txn.run.taken);
         match txn.finish() {
+            Err(error) if !is_to_last => {
+                taken.clear();
+                self.spare_page = taken;
+                return Reply::Error(format!("ERR the store failed: {error}").into());
+            }
             Err(error) => {
                 self.failed = Some(error);
                 taken.clear();

@@ -165,3 +165,24 @@ fn a_store_that_fails_stops_the_machine() {
     assert_eq!(machine.finish_slot(2).unwrap_err().to_string(), "bad sector");
     assert_eq!(machine.applied(), 1);
 }
+
+#[test]
+fn a_look_between_two_commands_changes_nothing_and_may_fail() {
+    let mut machine = Machine::open(Broken::default()).unwrap();
+    let stamp = Stamp { slot: 1, index: 0, at_ms: 5 };
+    let command = |words: &[&str]| encode_command(0, words);
+    assert_eq!(machine.apply(&stamp, &command(&["SET", "good", "1"])), Reply::Ok);
+    assert_eq!(machine.peek(&stamp, &command(&["GET", "good"])), Reply::Bulk("1".into()));
+    assert!(machine.peek(&stamp, &command(&["GET", "bad"])).is_error());
+    assert_eq!(machine.peek(&stamp, &command(&["INCR", "good"])), Reply::Integer(2));
+    assert_eq!(machine.apply(&stamp, &command(&["INCR", "good"])), Reply::Integer(2));
+    let fields: Vec<String> = (0..100).map(|field| field.to_string()).collect();
+    let mut words = vec!["HSET", "hash"];
+    words.extend(fields.iter().flat_map(|field| [field.as_str(), "x"]));
+    machine.apply(&stamp, &command(&words));
+    let random: Vec<Reply> =
+        (0..16).map(|_| machine.peek(&stamp, &command(&["HRANDFIELD", "hash"]))).collect();
+    assert!(random.iter().any(|field| *field != random[0]), "all the same: {random:?}");
+    machine.finish_slot(1).unwrap();
+    assert_eq!(machine.applied(), 1);
+}
