@@ -5,19 +5,11 @@
 
 use harness::network::Network;
 use harness::{Cluster, Options, Recorded, wait_for};
-use std::io::Write;
 
 /// A recorded workload through a series of cuts: each is made, lasts until the majority has served for a while, and is healed.
 #[test]
 fn partitions_in_both_directions_and_in_one() {
-    let network = match Network::new(3) {
-        Ok(network) => network,
-        Err(why) => {
-            // Not by a macro: the test runner hides what those print.
-            let _ = writeln!(std::io::stderr(), "SKIPPED partitions: {why}");
-            return;
-        }
-    };
+    let Some(network) = Network::or_skip(3, "partitions") else { return };
     let mut options = Options::new(env!("CARGO_BIN_EXE_warlock"), 3);
     options.places = network.places();
     // A node that is cut off answers after this, so that the cuts are seen to cut.

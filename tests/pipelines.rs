@@ -138,14 +138,7 @@ fn a_read_behind_a_write_asks_nobody() {
 /// must not be done where the member's own write stands in the log.
 #[test]
 fn a_read_behind_a_write_that_has_left_sees_what_others_were_told_since() {
-    let network = match Network::new(3) {
-        Ok(network) => network,
-        Err(why) => {
-            // Not by a macro: the test runner hides what those print.
-            let _ = writeln!(std::io::stderr(), "SKIPPED a read behind a write that has left: {why}");
-            return;
-        }
-    };
+    let Some(network) = Network::or_skip(3, "a read behind a write that has left") else { return };
     let mut options = Options::new(env!("CARGO_BIN_EXE_warlock"), 3);
     options.places = network.places();
     options.flags = ["--protected-mode", "no"].map(String::from).to_vec();

@@ -16,7 +16,6 @@ use harness::{Client, Cluster, Options, Reply, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -185,12 +184,7 @@ fn one_token_at_a_time_whatever_happens_to_the_nodes() {
         std::env::var("SOAK_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rand::random);
     println!("SOAK_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let network = Network::new(3)
-        .inspect_err(|why| {
-            // Not by a macro: the test runner hides what those print.
-            let _ = writeln!(std::io::stderr(), "SKIPPED partitions in the soak of locks: {why}");
-        })
-        .ok();
+    let network = Network::or_skip(3, "partitions in the soak of locks");
     let mut options = Options::new(WARLOCK, 3);
     options.env.push(("WARLOCK_TEST_FAULTS".into(), "1".into()));
     if let Some(network) = &network {

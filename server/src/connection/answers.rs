@@ -48,8 +48,7 @@ impl Connection {
                     },
                 }
             }
-            // A read that rode along with a write.
-            (Answer::Reply(reply), Place::Write { tells: true, .. }) => {
+            (Answer::Reply(reply), Place::Ride(_)) => {
                 state.places.ridden(reply.bytes_at_most());
                 self.found(Finding::Reply(reply), state)
             }
@@ -62,11 +61,13 @@ impl Connection {
                 if matches!(waiting, Place::Read(Read::Watch(..))) {
                     state.watching.lose();
                 }
-                Reply::error(if answer == Answer::NotDone || matches!(waiting, Place::Read(_)) {
-                    "CLUSTERDOWN no master took the command in time; it was certainly not done, try again"
-                } else {
-                    "UNCERTAIN no answer in time: the command may or may not have run; check before you repeat it"
-                })
+                Reply::error(
+                    if answer == Answer::NotDone || matches!(waiting, Place::Read(_) | Place::Ride(_)) {
+                        "CLUSTERDOWN no master took the command in time; it was certainly not done, try again"
+                    } else {
+                        "UNCERTAIN no answer in time: the command may or may not have run; check before you repeat it"
+                    },
+                )
             }
         };
         if let Some(call) = call {

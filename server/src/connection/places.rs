@@ -17,7 +17,7 @@ const RIDDEN_BYTES_MAX: usize = 1 << 20;
 
 /// A place in the sequence.
 pub enum Place {
-    /// A write on its way, or a read that rides along with one.
+    /// A write on its way.
     Write {
         /// Its size.
         bytes: usize,
@@ -26,6 +26,8 @@ pub enum Place {
         /// Keys that it may have read, for a client that caches.
         tracked: Vec<Bytes>,
     },
+    /// A read that rides along with a write, and its size.
+    Ride(usize),
     /// A transaction on its way, its size, and what of it the connection does itself.
     Exec(usize, Exec),
     /// An administrative command on its way.
@@ -219,14 +221,17 @@ impl Places {
     }
 
     /// Whether another read may ride along with a write: its reply is made whether there is room for it or not, so that must be little. As long as nothing is known, one alone may.
-    pub fn may_ride(&self) -> bool {
-        match self.ridden_bytes {
-            Some(bytes) => bytes.saturating_mul(self.tells + 1) <= RIDDEN_BYTES_MAX,
-            None => self.tells == 0,
+    /// A large reply is forgotten little by little, with every read that cannot ride because of it and every one that can.
+    pub fn may_ride(&mut self) -> bool {
+        let Some(bytes) = self.ridden_bytes else { return self.tells == 0 };
+        let is_little = bytes.saturating_mul(self.tells + 1) <= RIDDEN_BYTES_MAX;
+        if !is_little {
+            self.ridden_bytes = Some(bytes - bytes / 16);
         }
+        is_little
     }
 
-    /// The reply of such a read came. Large ones are remembered for some time.
+    /// The reply of such a read came.
     pub fn ridden(&mut self, bytes: usize) {
         let known = self.ridden_bytes.unwrap_or(0);
         self.ridden_bytes = Some(bytes.max(known - known / 16));
@@ -257,7 +262,7 @@ impl Places {
                 change(&mut self.tells, usize::from(*tells));
                 change(&mut self.request_bytes, *bytes);
             }
-            Place::Exec(bytes, _) => {
+            Place::Exec(bytes, _) | Place::Ride(bytes) => {
                 change(&mut self.writes, 1);
                 change(&mut self.tells, 1);
                 change(&mut self.request_bytes, *bytes);
@@ -414,5 +419,26 @@ impl Places {
             }
             self.output.extend_from_slice(&behind);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_reply_lets_no_read_ride_for_a_while_but_not_for_ever() {
+        let mut places = Places::default();
+        assert!(places.may_ride());
+        places.push(Place::Ride(0), None);
+        assert!(!places.may_ride(), "nothing is known before the first came");
+        places.take(0);
+        places.ridden(100);
+        places.push(Place::Ride(0), None);
+        assert!(places.may_ride());
+        places.ridden(10 * RIDDEN_BYTES_MAX);
+        places.take(1);
+        let waited = (0..1_000).take_while(|_| !places.may_ride()).count();
+        assert!((10..100).contains(&waited), "{waited} reads waited");
     }
 }

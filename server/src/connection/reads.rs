@@ -68,8 +68,7 @@ impl Connection {
             return Err(request);
         }
         self.face.show(state.db, &self.address, request.iter());
-        let write = Place::Write { bytes, tells: true, tracked: Vec::new() };
-        state.places.push(write, Some(Call { request: Some(request), ..call }));
+        state.places.push(Place::Ride(bytes), Some(Call { request: Some(request), ..call }));
         Ok(())
     }
 
