@@ -1,11 +1,11 @@
 //! A2: one value per ballot and slot. R1, C1, L1: what a majority accepted in a ballot is chosen, and stays chosen: no higher ballot
-//! proposes anything else for that slot, and only chosen values are applied.
+//! proposes anything else for that slot, and only chosen values are applied. What a leader announces as decided are its own proposals, each of them chosen.
 //!
 //! The observer counts the votes that acceptors said (so their values are durable) among the voters of the ballot's view.
 
 use super::Verdict;
 use super::views::Views;
-use consensus::{Ballot, Body, NodeId, PValue, Slot, Value};
+use consensus::{Ballot, Body, NodeId, PValue, Slot, Value, Watermark};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct Chosen {
     slots: u64,
     /// The newest view whose start entry is chosen; the first needs none.
     established: u64,
+    /// How far the leader of each ballot announced its proposals as decided.
+    announced: BTreeMap<Ballot, u64>,
 }
 
 fn same(a: &Arc<Value>, b: &Arc<Value>) -> bool {
@@ -49,6 +51,12 @@ impl Chosen {
                 format!("A2: two values for {slot:?} in {ballot}:\n  {:?}\n  {value:?}", known.value)
             });
             return;
+        }
+        if let Slot::Data(number) = slot {
+            let announced = self.announced.get(ballot).copied().unwrap_or_default();
+            verdict.check(*number > announced, || {
+                format!("L1: {ballot} proposes {slot:?}, but it has announced all up to {announced}")
+            });
         }
         if let Slot::Reconfig(number) = slot {
             verdict.check(*number <= self.established.max(1) + 1, || {
@@ -131,6 +139,34 @@ impl Chosen {
         let place_chosen = place.chosen.get_or_insert((ballot, value.clone()));
         if ballot < place_chosen.0 {
             *place_chosen = (ballot, value);
+        }
+    }
+
+    /// A leader announces its proposals as decided. Whoever accepted one of them in that very ballot takes it as decided, so each must be what was chosen.
+    pub fn announced(&mut self, commit: Watermark, views: &mut Views, verdict: &mut Verdict) {
+        let Watermark { ballot, slot } = commit;
+        let before = self.announced.get(&ballot).copied().unwrap_or_default().max(self.forgotten);
+        if slot <= before {
+            return;
+        }
+        self.announced.insert(ballot, slot);
+        let proposed_here = |place: &&Place| place.proposals.iter().any(|p| p.ballot == ballot);
+        let slots: Vec<Slot> = self
+            .places
+            .range(Slot::Data(before + 1)..=Slot::Data(slot))
+            .filter_map(|(slot, place)| proposed_here(&place).then_some(*slot))
+            .collect();
+        for slot in slots {
+            self.count(slot, ballot, views, verdict);
+            let Some(place) = self.places.get(&slot) else { continue };
+            let Some(proposal) = place.proposals.iter().find(|p| p.ballot == ballot) else { continue };
+            let is_chosen = place.chosen.as_ref().is_some_and(|(_, chosen)| same(chosen, &proposal.value));
+            verdict.check(is_chosen, || {
+                format!(
+                    "R1: {ballot} announces its proposal for {slot:?} as decided:\n  {:?}\n  chosen is {:?}",
+                    proposal.value, place.chosen
+                )
+            });
         }
     }
 

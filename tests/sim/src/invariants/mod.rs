@@ -128,13 +128,15 @@ impl Observer {
                 });
                 self.views.seen(view, verdict);
             }
-            Message::P2a { pvalue, .. } => {
+            Message::P2a { pvalue, commit, .. } => {
                 verdict.check(pvalue.ballot.leader == node, || {
                     format!("L1: {node} proposes in another leader's ballot {}", pvalue.ballot)
                 });
                 self.ballots.used(node, life, pvalue.ballot, verdict);
                 self.chosen.proposed(pvalue, &mut self.views, verdict);
+                self.chosen.announced(*commit, &mut self.views, verdict);
             }
+            Message::Commit { commit } => self.chosen.announced(*commit, &mut self.views, verdict),
             Message::P2b { ballot, slot, promised, granted, .. } => {
                 self.promises.said(node, *promised, verdict);
                 if *granted {
@@ -153,6 +155,7 @@ impl Observer {
             Message::Heartbeat(heartbeat) => {
                 self.ballots.used(node, life, heartbeat.ballot, verdict);
                 self.views.seen(&heartbeat.view, verdict);
+                self.chosen.announced(heartbeat.commit, &mut self.views, verdict);
             }
             Message::Release { ballot, .. } => {
                 self.ballots.released(node, *ballot);
