@@ -129,6 +129,7 @@ impl Sane for P1b {
             && self.accepted.iter().all(|pvalue| self.reaches(pvalue.slot))
             && self.more_from.is_sane()
             && self.reconfig.is_sane()
+            && self.reconfig.as_ref().is_none_or(|pvalue| matches!(pvalue.slot, Slot::Reconfig(_)))
             && self.view.is_sane()
             && self.clock.master.is_sane()
             && self.clock.stamp_ms.is_sane()

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use warlock_consensus::*;
 
+/// What one message may cause: a leader that heard of an accepted value as far ahead as an acceptor may be proposes something for each slot before it.
+const WORK_MAX: usize = 65_536 + 10_000;
+
 struct Idle;
 
 impl Machine for Idle {
@@ -73,7 +76,7 @@ impl Cluster {
         let Outputs { persist, sends, spawns, calls, .. } = outputs;
         let count = spawns.len() + sends.len() + calls.len();
         assert!(
-            count < 10_000,
+            count < WORK_MAX,
             "work: one message makes a role start {} roles and send {} messages",
             spawns.len(),
             sends.len()
