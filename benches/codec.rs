@@ -52,6 +52,7 @@ fn p2a(batch: usize, value_bytes: usize) -> Message {
         commit: Watermark { ballot: BALLOT, slot: 123_450 },
         sent_at: Time(1),
         lease: Duration::from_secs(1),
+        may_wait: [NodeId(3)].into(),
     }
 }
 

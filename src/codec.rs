@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The version of peer frames.
-pub const WIRE_VERSION: u8 = 2;
+pub const WIRE_VERSION: u8 = 3;
 /// The version of journal records.
 const RECORD_VERSION: u8 = 1;
 /// Longer frames are refused before anything is allocated for them.

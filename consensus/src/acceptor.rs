@@ -172,8 +172,8 @@ impl Acceptor {
         from: Address,
         pvalue: PValue,
         commit: Watermark,
-        sent_at: Time,
-        lease: Duration,
+        (sent_at, lease): (Time, Duration),
+        may_wait: bool,
         now: Now,
     ) -> Outputs {
         let mut out = Outputs::default();
@@ -202,6 +202,8 @@ impl Acceptor {
             }
             let granted = self.grant(ballot, lease, now, &mut out);
             out.send(self.me, from, Message::P2b { ballot, slot, promised: ballot, sent_at, granted });
+            out.may_wait =
+                may_wait && out.persist.iter().all(|record| matches!(record, Record::Accept { .. }));
         }
         self.on_commit(commit, &mut out);
         out
@@ -318,7 +320,7 @@ impl Acceptor {
         match self.early_start.take() {
             Some(early) => {
                 let EarlyStart { from, pvalue, sent_at, lease } = *early;
-                self.on_p2a(from, pvalue, self.commit, sent_at, lease, now)
+                self.on_p2a(from, pvalue, self.commit, (sent_at, lease), false, now)
             }
             None => Outputs::default(),
         }
@@ -387,8 +389,9 @@ impl Role for Acceptor {
         match message {
             Message::Probe { ballot } => self.on_probe(from, ballot, now),
             Message::P1a { ballot, from_slot, view } => self.on_p1a(from, ballot, from_slot, &view, now),
-            Message::P2a { pvalue, commit, sent_at, lease } => {
-                self.on_p2a(from, pvalue, commit, sent_at, lease, now)
+            Message::P2a { pvalue, commit, sent_at, lease, may_wait } => {
+                let may_wait = may_wait.contains(&self.me.node);
+                self.on_p2a(from, pvalue, commit, (sent_at, lease), may_wait, now)
             }
             Message::Heartbeat(heartbeat) => self.on_heartbeat(from, *heartbeat, now),
             Message::Release { ballot, .. } => self.on_release(ballot),

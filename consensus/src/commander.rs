@@ -21,6 +21,8 @@ pub struct Commander {
     pvalue: PValue,
     view: Arc<View>,
     targets: Arc<[NodeId]>,
+    /// Those of them that need not hurry, as long as the others answer.
+    may_wait: Arc<[NodeId]>,
     commit: Watermark,
     /// Who accepted, and the send time of the request for which it granted a lease.
     answers: Vec<(NodeId, Option<Time>)>,
@@ -30,14 +32,15 @@ pub struct Commander {
 }
 
 impl Commander {
-    /// A commander for `pvalue` in its ballot's view, which tells `targets` also that `commit` is decided.
+    /// A commander for `pvalue` in its ballot's view, which tells its targets also that `commit` is decided. The second of them
+    /// need not hurry to make it durable.
     #[must_use]
     pub fn new(
         node: NodeId,
         config: Arc<Config>,
         pvalue: PValue,
         view: Arc<View>,
-        targets: Arc<[NodeId]>,
+        (targets, may_wait): (Arc<[NodeId]>, Arc<[NodeId]>),
         commit: Watermark,
     ) -> Commander {
         Commander {
@@ -45,6 +48,7 @@ impl Commander {
             pvalue,
             view,
             targets,
+            may_wait,
             commit,
             answers: Vec::new(),
             votes: 0,
@@ -111,6 +115,7 @@ impl Commander {
             commit: self.commit,
             sent_at: now.at,
             lease: self.view.lease,
+            may_wait: self.may_wait.clone(),
         };
         out.broadcast(self.me, to, RoleId::Acceptor, message);
     }
@@ -141,6 +146,7 @@ impl Role for Commander {
         if self.is_decided() {
             self.report(&mut out);
         } else {
+            self.may_wait = Arc::default();
             let silent = |node: &&NodeId| !self.answers.iter().any(|(known, _)| known == *node);
             let to: Arc<[NodeId]> = self.targets.iter().filter(silent).copied().collect();
             self.propose(to, now, &mut out);

@@ -98,6 +98,8 @@ pub enum Message {
         sent_at: Time,
         /// How long the answer binds the acceptor.
         lease: Duration,
+        /// Acceptors without which the others are a majority: they need not hurry to make it durable.
+        may_wait: Arc<[NodeId]>,
     },
     /// Accepted (`promised == ballot`) or pre-empted (`promised > ballot`).
     P2b {

@@ -33,6 +33,8 @@ pub struct Outputs {
     /// role sends waits for everything that *the same role* asked to persist before, too: an acceptor that answers a duplicate
     /// has nothing new to persist, but its first answer's record may still be on its way to the disk.
     pub persist: Vec<Record>,
+    /// Nobody is in a hurry for what is persisted here: the host may put it on the disk a little later, together with more.
+    pub may_wait: bool,
     /// Messages, also to roles of the same node.
     pub sends: Vec<Envelope>,
     /// The leader starts scouts and commanders.

@@ -183,7 +183,7 @@ impl Message {
             }
             Message::P1b(answer) => answer.is_sane(),
             Message::Refused { ballot, wait } => ballot.is_sane() && wait.is_sane(),
-            Message::P2a { pvalue, commit, sent_at, lease } => {
+            Message::P2a { pvalue, commit, sent_at, lease, may_wait: _ } => {
                 pvalue.is_sane()
                     && commit.slot.is_sane()
                     && commit.ballot.is_sane()

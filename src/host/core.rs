@@ -14,11 +14,11 @@ use super::outbox::Outbox;
 use super::parked::Parked;
 use super::riders::{Peek, Riders};
 use super::waiters::Waiters;
-use crate::codec::{self, Letter};
+use crate::codec::Letter;
 use bytes::{Bytes, BytesMut};
 use consensus::{
-    Address, CommandId, Config, Durable, Envelope, HostCall, Ledger, Message, Node, NodeId, Now, Outcome,
-    Outputs, RoleId, Spawn, ViewState,
+    Address, CommandId, Config, Durable, Ledger, Message, Node, NodeId, Now, Outcome, Outputs, RoleId,
+    ViewState,
 };
 use server::{Answer, Ticket};
 use std::collections::{BTreeMap, VecDeque};
@@ -90,11 +90,11 @@ pub struct Core<B> {
     /// What it measures about itself.
     pub meters: Meters,
     pub(super) config: Arc<Config>,
-    durability: Durability,
+    pub(super) durability: Durability,
     inbox: Vec<Letter>,
-    local: VecDeque<(Address, RoleId, Message)>,
-    outboxes: BTreeMap<NodeId, Rc<Outbox>>,
-    frame: BytesMut,
+    pub(super) local: VecDeque<(Address, RoleId, Message)>,
+    pub(super) outboxes: BTreeMap<NodeId, Rc<Outbox>>,
+    pub(super) frame: BytesMut,
     pub(super) waiters: Waiters,
     pub(super) parked: Parked,
     pub(super) riders: Riders,
@@ -206,7 +206,13 @@ impl<B: Backend> Core<B> {
     /// When the next turn is due at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<consensus::Time> {
-        [self.node.deadline(), self.waiters.deadline(), self.parked.deadline()].into_iter().flatten().min()
+        let due = [
+            self.node.deadline(),
+            self.waiters.deadline(),
+            self.parked.deadline(),
+            self.durability.deadline(),
+        ];
+        due.into_iter().flatten().min()
     }
 
     /// Takes everything that arrived, lets the roles answer, and hands out what follows.
@@ -227,6 +233,9 @@ impl<B: Backend> Core<B> {
             let outputs = self.node.deliver(letter.from, letter.role, letter.message, now);
             self.perform(letter.role, outputs, now);
         }
+        if self.durability.has_straight() {
+            self.append(now)?; // the master waits for it; what became decided is applied meanwhile
+        }
         self.submit_gathered(now);
         self.give_up_waits(now);
         for message in self.waiters.expire(now, &mut self.todo.answers) {
@@ -240,11 +249,11 @@ impl<B: Backend> Core<B> {
         if self.submit_gathered(now) {
             self.settle(now);
         }
-        self.flush()?;
+        self.flush(now)?;
         while self.durability.has_missed() {
             self.take_completions(now)?;
             self.settle(now);
-            self.flush()?;
+            self.flush(now)?;
         }
         self.meters.master_is(self.node.master());
         Ok(std::mem::take(&mut self.todo))
@@ -260,6 +269,9 @@ impl<B: Backend> Core<B> {
     fn settle(&mut self, now: Now) {
         loop {
             while let Some((from, role, message)) = self.local.pop_front() {
+                if self.durability.must_lose(&message) {
+                    continue;
+                }
                 let outputs = self.node.deliver(from, role, message, now);
                 self.perform(role, outputs, now);
             }
@@ -279,105 +291,6 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    fn perform(&mut self, role: RoleId, outputs: Outputs, now: Now) {
-        let Outputs { persist, sends, spawns, retires: _, calls } = outputs;
-        for record in persist {
-            if let Some(batch) = self.durability.persist(role, record) {
-                self.meters.appended(batch);
-            }
-        }
-        for call in calls {
-            self.call(call, now);
-        }
-        if sends.is_empty() && spawns.is_empty() {
-            return;
-        }
-        // A follower's answer to the master.
-        let is_simple = |envelope: &Envelope| {
-            matches!(envelope.message, Message::P2b { .. }) && !envelope.to.nodes().contains(&self.node.id())
-        };
-        if spawns.is_empty() && self.durability.goes_straight(role) && sends.iter().all(is_simple) {
-            return self.send_when_durable(&sends);
-        }
-        let (sends, spawns) = self.durability.hold(role, sends, spawns);
-        self.release(sends, spawns, now);
-    }
-
-    fn send_when_durable(&mut self, sends: &[Envelope]) {
-        for Envelope { from, to, role, message } in sends {
-            self.frame.clear();
-            codec::put_frame(*from, *role, message, &mut self.frame);
-            for outbox in to.nodes().iter().filter_map(|node| self.outboxes.get(node)) {
-                self.durability.send_straight(&outbox.shortcut, &self.frame);
-            }
-        }
-    }
-
-    fn release(&mut self, sends: Vec<Envelope>, spawns: Vec<Spawn>, now: Now) {
-        for spawn in spawns {
-            let (role, outputs) = self.node.spawn(spawn, now);
-            self.perform(role, outputs, now);
-        }
-        let me = self.node.id();
-        for Envelope { from, to, role, message } in sends {
-            let mut is_encoded = false;
-            for node in to.nodes() {
-                if *node == me || self.outboxes.get(node).is_some_and(|outbox| outbox.has(&message)) {
-                    continue;
-                }
-                if !is_encoded {
-                    self.frame.clear();
-                    codec::put_frame(from, role, &message, &mut self.frame);
-                    is_encoded = true;
-                }
-                if let Some(outbox) = self.outboxes.get(node) {
-                    outbox.push(&self.frame, &message);
-                }
-            }
-            if to.nodes().contains(&me) {
-                self.deliver_here(from, role, message);
-            }
-        }
-    }
-
-    fn send(&mut self, from: Address, node: NodeId, role: RoleId, message: Message) {
-        if node == self.node.id() {
-            return self.deliver_here(from, role, message);
-        }
-        self.frame.clear();
-        codec::put_frame(from, role, &message, &mut self.frame);
-        if let Some(outbox) = self.outboxes.get(&node) {
-            outbox.push(&self.frame, &message);
-        }
-    }
-
-    fn deliver_here(&mut self, from: Address, role: RoleId, message: Message) {
-        if role == RoleId::Host {
-            self.todo.admin.push(message);
-        } else {
-            self.local.push_back((from, role, message));
-        }
-    }
-
-    fn call(&mut self, call: HostCall, now: Now) {
-        match call {
-            HostCall::Apply { slot, value } => self.handed(slot, value, now),
-            HostCall::ReadReady { reads } => self.waiters.readable(&reads, &mut self.todo.answers),
-            HostCall::Abandoned { seq, certain } => {
-                self.waiters.abandoned(seq, certain, &mut self.todo.answers);
-                self.settle_riders();
-            }
-            HostCall::SendSnapshot { to, slot, offset } => {
-                self.todo.snapshot_requests.push((to, slot, offset))
-            }
-            HostCall::StoreChunk { slot, offset, data } => self.todo.chunks.push((slot, offset, data)),
-            HostCall::Install { slot } => self.todo.install = Some(slot),
-            HostCall::ViewChanged(view) => self.todo.view = Some(view),
-            HostCall::Removed => self.todo.removed = true,
-            HostCall::MayStop => self.todo.may_stop = true,
-        }
-    }
-
     /// Answers those that rode along, and those whose command was answered without them.
     pub(super) fn settle_riders(&mut self) {
         self.riders.leave_behind(|seq| self.waiters.is_answered(seq));
@@ -393,14 +306,21 @@ impl<B: Backend> Core<B> {
         while let Some(released) = self.durability.next_released() {
             self.release(released.sends, released.spawns, now);
         }
+        self.durability.watch();
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Fatal> {
-        if let Some(batch) = self.durability.append() {
+    fn append(&mut self, now: Now) -> Result<(), Fatal> {
+        if self.durability.is_due(now.at)
+            && let Some(batch) = self.durability.append()
+        {
             self.meters.appended(batch);
         }
-        self.durability.check()?;
+        self.durability.check()
+    }
+
+    fn flush(&mut self, now: Now) -> Result<(), Fatal> {
+        self.append(now)?;
         for outbox in self.outboxes.values() {
             outbox.flush();
         }
@@ -477,6 +397,12 @@ impl<B: Backend> Core<B> {
     #[must_use]
     pub fn falls_behind(&self) -> bool {
         self.durability.is_overfull()
+    }
+
+    /// How long the disk has not answered, although something waits for it.
+    #[must_use]
+    pub fn disk_silent_for(&self) -> Duration {
+        self.durability.silent_for()
     }
 
     /// Why nothing gets durable now, if the disk is full.

@@ -1,8 +1,8 @@
 //! Between the roles and the journal: what is persisted, and what waits for it.
 //!
-//! The rule it keeps: what a role says leaves only after everything that this role asked to persist is durable. While the disk is full nothing gets
-//! durable; then, and only then, messages that claim nothing about this node's disk leave early ([`super::early`]), the rest waits, and what waits is
-//! bounded: the protocol survives lost messages.
+//! The rule it keeps: what a role says about this node's disk leaves only after everything that this role asked to persist is durable. Messages that
+//! claim nothing about it do not wait ([`super::early`]). While the disk is full nothing gets durable; then what waits is bounded: the protocol
+//! survives lost messages.
 //!
 //! What is for peers only and waits for this turn's batch only (a follower's answer to the master, as a rule) is given to the journal along with the batch:
 //! its thread sends it when the batch is durable ([`super::shortcut`]), and this thread is not woken for it.
@@ -12,18 +12,24 @@ use super::log::Log;
 use super::shortcut::Shortcut;
 use crate::codec;
 use bytes::{Bytes, BytesMut};
-use consensus::{Durable, Envelope, Message, Record, RoleId, Spawn};
+use consensus::{Durable, Envelope, Message, Record, RoleId, Spawn, Time};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use storage::journal::{AppendError, Completion, Failure, SubmitError, Then};
 
 /// Records of one turn that go to the journal as one batch, at most; a batch must fit into a segment with room to spare.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Records that nobody is in a hurry for wait so long for more of them, at most.
+const COMPANY_MAX: Duration = Duration::from_millis(5);
+/// And only as long as they are few.
+const COMPANY_BYTES_MAX: usize = 1 << 20;
+/// A disk that takes longer than this hangs: what it has not done, this node does not vouch for, not even with a heartbeat.
+const HANGS_AFTER: Duration = Duration::from_millis(500);
 /// While the disk is full: messages that wait, at most.
 const WAITING_MAX: usize = 10_000;
-/// While the disk is full: bytes that wait for room, about. Beyond this the node takes nothing in that would have to be persisted, and falls behind.
+/// Bytes that wait for the disk, about. Beyond this the node takes nothing in that would have to be persisted, and falls behind.
 const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 
 /// Something that the core cannot go on from.
@@ -67,6 +73,8 @@ pub struct Durability {
     fold: Durable,
     records: Vec<Bytes>,
     records_bytes: usize,
+    /// Nobody is in a hurry for any of them; the first came then.
+    unhurried_since: Option<Time>,
     /// The batch that this turn's records will be.
     batch: u64,
     /// Batches up to here are durable.
@@ -80,9 +88,11 @@ pub struct Durability {
     straight: Vec<(Arc<Shortcut>, BytesMut)>,
     /// Something waits for a batch that this thread may not be woken for.
     is_late: bool,
+    /// Since when nothing has become durable although something is on its way to the disk.
+    stuck_since: Option<Instant>,
     /// An outcome that was looked for out of turn.
     found: Option<Completion>,
-    /// Leaves before its batch is durable, because the disk is full.
+    /// Leaves before its batch is durable, which was not known when it was said.
     early: Vec<Envelope>,
     is_full: bool,
     /// The journal could not take a batch.
@@ -119,6 +129,7 @@ impl Durability {
             fold,
             records: Vec::new(),
             records_bytes: 0,
+            unhurried_since: None,
             batch: batch + 1,
             synced,
             gates: [0; 4],
@@ -126,6 +137,7 @@ impl Durability {
             waiting: VecDeque::new(),
             straight: Vec::new(),
             is_late: false,
+            stuck_since: None,
             found: None,
             early: Vec::new(),
             is_full: false,
@@ -138,8 +150,11 @@ impl Durability {
         Ok(durability)
     }
 
-    /// A role wants this persisted. The number of a batch, if one was handed to the journal.
-    pub fn persist(&mut self, role: RoleId, record: Record) -> Option<u64> {
+    /// A role wants this persisted, and is not in a hurry if it says since when. The number of a batch, if one was handed to the journal.
+    pub fn persist(&mut self, role: RoleId, record: Record, unhurried_since: Option<Time>) -> Option<u64> {
+        let is_first = self.records.is_empty();
+        self.unhurried_since =
+            unhurried_since.and_then(|now| if is_first { Some(now) } else { self.unhurried_since });
         self.gates[gate_of(role)] = self.batch;
         let bytes = codec::record_to_bytes(&record);
         self.records_bytes += bytes.len();
@@ -153,26 +168,31 @@ impl Durability {
         if self.records_bytes > BATCH_BYTES_MAX { self.append() } else { None }
     }
 
-    /// Keeps back what must wait; what may go is returned.
-    pub fn hold(
-        &mut self,
-        role: RoleId,
-        sends: Vec<Envelope>,
-        spawns: Vec<Spawn>,
-    ) -> (Vec<Envelope>, Vec<Spawn>) {
-        let batch = self.gates[gate_of(role)];
-        if batch <= self.synced {
-            return (sends, spawns);
+    /// Whether a role has asked for something that is not durable yet.
+    #[must_use]
+    pub fn is_behind(&self, role: RoleId) -> bool {
+        self.gates[gate_of(role)] > self.synced
+    }
+
+    /// Keeps back what a role says or starts until everything that it asked to persist is durable.
+    pub fn hold(&mut self, role: RoleId, mut sends: Vec<Envelope>, spawns: Vec<Spawn>) {
+        if self.is_full && self.waiting.len() >= WAITING_MAX {
+            sends.clear(); // as good as lost on the way
         }
-        let (early, sends) = self.part(sends);
-        if !sends.is_empty() || !spawns.is_empty() {
-            if batch < self.batch {
-                self.log.watch();
-                self.is_late = true;
-            }
-            self.waiting.push_back(Waiting { batch, sends, spawns });
+        if sends.is_empty() && spawns.is_empty() {
+            return;
         }
-        (early, Vec::new())
+        self.unhurried_since = None; // somebody waits
+        self.waiting.push_back(Waiting { batch: self.gates[gate_of(role)], sends, spawns });
+        self.watch();
+    }
+
+    /// Makes sure that this thread is woken if something waits for a batch that the journal has: it was perhaps not in need of it when it got the batch.
+    pub fn watch(&mut self) {
+        if self.waiting.iter().any(|waiting| waiting.batch < self.batch) {
+            self.log.watch();
+            self.is_late = true;
+        }
     }
 
     /// Whether what the role says now waits for this turn's batch and for nothing else, so that the journal's thread may send it.
@@ -181,8 +201,11 @@ impl Durability {
         self.gates[gate_of(role)] == self.batch && !self.is_full
     }
 
-    /// The journal's thread sends `frame` when this turn's batch is durable.
-    pub fn send_straight(&mut self, link: &Arc<Shortcut>, frame: &[u8]) {
+    /// The journal's thread sends `frame` when the records at hand are durable.
+    pub fn send_straight(&mut self, link: &Arc<Shortcut>, frame: &[u8], may_wait: bool) {
+        if !may_wait {
+            self.unhurried_since = None;
+        }
         match self.straight.iter_mut().find(|(other, _)| Arc::ptr_eq(other, link)) {
             Some((_, frames)) => frames.extend_from_slice(frame),
             None => self.straight.push((Arc::clone(link), BytesMut::from(frame))),
@@ -198,18 +221,24 @@ impl Durability {
         false
     }
 
-    /// Parts what may leave early from what waits, while the disk is full.
-    fn part(&self, sends: Vec<Envelope>) -> (Vec<Envelope>, Vec<Envelope>) {
-        if !self.is_full {
-            return (Vec::new(), sends);
-        }
-        let is_promise_durable = self.promise_gate <= self.synced;
-        let leaves = |envelope: &Envelope| may_leave_early(&envelope.message, is_promise_durable);
-        let (early, mut rest): (Vec<_>, Vec<_>) = sends.into_iter().partition(leaves);
-        if self.waiting.len() >= WAITING_MAX {
-            rest.clear(); // as good as lost on the way
-        }
-        (early, rest)
+    /// Parts what may leave at once from what must wait for the disk.
+    #[must_use]
+    pub fn part(&self, sends: Vec<Envelope>) -> (Vec<Envelope>, Vec<Envelope>) {
+        let is_promise_durable = self.promise_gate <= self.synced && self.silent_for() < HANGS_AFTER;
+        sends.into_iter().partition(|envelope| may_leave_early(&envelope.message, is_promise_durable))
+    }
+
+    /// How long the disk has not answered, although something waits for it. A full disk is not silent.
+    #[must_use]
+    pub fn silent_for(&self) -> Duration {
+        let since = self.stuck_since.filter(|_| !self.is_full);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Whether the journal's thread has something to send when this turn's batch is durable.
+    #[must_use]
+    pub fn has_straight(&self) -> bool {
+        !self.straight.is_empty()
     }
 
     /// The next outcome of the journal: everything up to this batch is durable, and since when.
@@ -223,6 +252,7 @@ impl Durability {
         };
         result.map_err(Fatal::Journal)?;
         self.synced = through;
+        self.stuck_since = (through + 1 < self.batch).then_some(at);
         Ok(Some((through, at)))
     }
 
@@ -245,13 +275,28 @@ impl Durability {
         if !self.early.is_empty() {
             return Some(Waiting { batch: 0, sends: std::mem::take(&mut self.early), spawns: Vec::new() });
         }
-        let is_due = self.waiting.front().is_some_and(|waiting| waiting.batch <= self.synced);
-        if is_due { self.waiting.pop_front() } else { None }
+        // Nearly always the first: what a turn holds after it has given a batch to the journal may wait for an older one than what it held before.
+        let due = self.waiting.iter().position(|waiting| waiting.batch <= self.synced);
+        due.and_then(|index| self.waiting.remove(index))
     }
 
-    /// Hands this turn's records to the journal as one batch; its number.
+    /// When what nobody is in a hurry for goes to the journal at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.unhurried_since.map(|since| since.plus(COMPANY_MAX))
+    }
+
+    /// Whether the records at hand go to the journal now. A full disk is no time to wait.
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        let waits = |until: Time| now < until && self.records_bytes < COMPANY_BYTES_MAX && !self.is_full;
+        !self.deadline().is_some_and(waits)
+    }
+
+    /// Hands the records at hand to the journal as one batch; its number.
     pub fn append(&mut self) -> Option<u64> {
         self.records_bytes = 0;
+        self.unhurried_since = None;
         if self.records.is_empty() || self.refused.is_some() {
             return None;
         }
@@ -264,6 +309,7 @@ impl Durability {
             Ok(batch) => {
                 assert!(batch == self.batch, "host: batch {batch} of the journal is not {}", self.batch);
                 self.batch = batch + 1;
+                self.stuck_since.get_or_insert_with(Instant::now);
                 Some(batch)
             }
             Err(error) => {
@@ -279,7 +325,7 @@ impl Durability {
             return None;
         }
         let straight = std::mem::take(&mut self.straight);
-        let wakes = self.waiting.back().is_some_and(|waiting| waiting.batch == self.batch);
+        let wakes = self.waiting.iter().any(|waiting| waiting.batch == self.batch);
         Some(Box::new(move || straight.iter().fold(wakes, |wakes, (link, frames)| link.send(frames) | wakes)))
     }
 
@@ -296,13 +342,11 @@ impl Durability {
     /// # Errors
     /// When the journal cannot take the checkpoint.
     pub fn checkpoint(&mut self, slot: u64) -> Result<(), Fatal> {
+        self.append(); // answers may wait for what is at hand
+        self.check()?;
         self.fold.forget_through(slot);
         let records: Vec<Bytes> =
             self.fold.clone().into_records().iter().map(codec::record_to_bytes).collect();
-        // A checkpoint replaces what was appended so far; this turn's records are part of the fold.
-        self.records.clear();
-        self.records_bytes = 0;
-        self.straight.clear(); // nothing, between turns; and what is lost is asked for again
         let batch = self.log.checkpoint(records).map_err(Fatal::Submit)?;
         self.batch = batch + 1;
         self.checkpoint = batch;
@@ -324,16 +368,19 @@ impl Durability {
         self.log.disk_full()
     }
 
-    /// Whether so much waits for room that this node takes in nothing more.
+    /// Whether so much waits for the disk, be it full, hung or too slow, that this node takes in nothing more.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
-        self.is_full && self.log.queued_bytes() > BACKLOG_BYTES_MAX
+        self.log.queued_bytes() > BACKLOG_BYTES_MAX
     }
 
     /// Whether a message which would have to be persisted is better lost: its sender sends it again.
     #[must_use]
     pub fn must_lose(&self, message: &Message) -> bool {
-        let grows = matches!(message, Message::P2a { .. } | Message::Log { .. } | Message::Request { .. });
+        let grows = matches!(
+            message,
+            Message::P2a { .. } | Message::Log { .. } | Message::Request { .. } | Message::WriteDown { .. }
+        );
         grows && self.is_overfull()
     }
 

@@ -1,8 +1,8 @@
-//! What a role may say before its records are durable. Used only while the disk is full, when waiting has no end.
+//! What a role may say before its records are durable.
 //!
 //! The rule without exceptions is that what a role says leaves after everything that this role asked to persist. It is stronger than the
-//! protocol needs: most messages claim nothing about this node's disk. Letting those go keeps reads alive on a node whose disk is full, and lets
-//! a master hand over.
+//! protocol needs: most messages claim nothing about this node's disk. Letting those go lets a follower apply what is decided while its disk is busy
+//! with what is proposed, keeps reads alive on a node whose disk is full, and lets its master hand over.
 //!
 //! Safe, because none of them says or implies that something is durable here:
 //! * requests to others: `Request` (its incarnation is durable since the start of this life), `ReadIndex`, `Fetch`, `SnapshotFetch`;
@@ -14,7 +14,7 @@
 
 use consensus::Message;
 
-/// Whether `message` may leave although records of its role wait for room; `is_promise_durable`: all that an answer to a heartbeat claims is on the
+/// Whether `message` may leave although records of its role are not durable yet; `is_promise_durable`: all that an answer to a heartbeat claims is on the
 /// disk.
 #[must_use]
 pub fn may_leave_early(message: &Message, is_promise_durable: bool) -> bool {

@@ -1,6 +1,6 @@
 //! Faults that a test may ask a running node for. Off unless the node was started with `WARLOCK_TEST_FAULTS=1`.
 //!
-//! One switch for the whole process: all links of a node are cut, or none; one error of its wall clock; and one slowness of its rows' disk.
+//! One switch for the whole process: all links of a node are cut, or none; one error of its wall clock; and one slowness each of its journal's and its rows' disk.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,6 +11,7 @@ const VARIABLE: &str = "WARLOCK_TEST_FAULTS";
 
 static CUT_OFF: AtomicBool = AtomicBool::new(false);
 static WALL_ERROR_MS: AtomicI64 = AtomicI64::new(0);
+static JOURNAL_DELAY_MS: AtomicU64 = AtomicU64::new(0);
 static ENGINE_DELAY_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether everything from and to the other nodes is to be dropped.
@@ -24,6 +25,11 @@ pub(super) fn wall_error_ms() -> i64 {
     WALL_ERROR_MS.load(Relaxed)
 }
 
+/// By how much longer each write of the journal takes.
+pub fn journal_delay() -> Duration {
+    Duration::from_millis(JOURNAL_DELAY_MS.load(Relaxed))
+}
+
 /// By how much longer the engine of rows on disk needs for each layer.
 pub fn engine_delay() -> Duration {
     Duration::from_millis(ENGINE_DELAY_MS.load(Relaxed))
@@ -31,7 +37,7 @@ pub fn engine_delay() -> Duration {
 
 /// `CUT-OFF`: this node hears no other node and is not heard, as if its network were gone; its clients still reach it. `HEAL` ends it. `CLOCK ms` sets
 /// the wall clock that this node reads, as if somebody had set the machine's: so many milliseconds ahead of the true one, or behind it. `ENGINE ms` makes the disk of its rows slow:
-/// so many milliseconds more for each layer (of about 4 MB).
+/// so many milliseconds more for each layer (of about 4 MB). `JOURNAL ms` does the same to each write of its journal.
 ///
 /// # Errors
 /// When the node was not started for tests, or `what` is none of them.
@@ -39,7 +45,7 @@ pub fn set(what: &[&str]) -> Result<(), String> {
     if std::env::var_os(VARIABLE).is_none_or(|value| value != "1") {
         return Err(format!("ERR this node was not started for tests ({VARIABLE}=1); nothing was done"));
     }
-    const USAGE: &str = "ERR WARLOCK DEBUG takes CUT-OFF, HEAL, CLOCK ms or ENGINE ms";
+    const USAGE: &str = "ERR WARLOCK DEBUG takes CUT-OFF, HEAL, CLOCK ms, ENGINE ms or JOURNAL ms";
     let is_cut_off = match what {
         [clock, ms] if clock.eq_ignore_ascii_case("CLOCK") => {
             let error_ms: i64 = ms.parse().map_err(|_| USAGE.to_string())?;
@@ -51,6 +57,12 @@ pub fn set(what: &[&str]) -> Result<(), String> {
             let delay_ms: u64 = ms.parse().map_err(|_| USAGE.to_string())?;
             warn!(delay_ms, "a test made the disk of this node's rows slow");
             ENGINE_DELAY_MS.store(delay_ms, Relaxed);
+            return Ok(());
+        }
+        [journal, ms] if journal.eq_ignore_ascii_case("JOURNAL") => {
+            let delay_ms: u64 = ms.parse().map_err(|_| USAGE.to_string())?;
+            warn!(delay_ms, "a test made this node's journal slow");
+            JOURNAL_DELAY_MS.store(delay_ms, Relaxed);
             return Ok(());
         }
         [word] if word.eq_ignore_ascii_case("CUT-OFF") => true,

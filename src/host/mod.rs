@@ -16,7 +16,11 @@ pub mod log;
 pub mod meters;
 pub mod outbox;
 pub mod parked;
+pub mod perform;
 pub mod riders;
 pub mod shortcut;
 pub mod waiters;
 pub mod waiting;
+
+#[cfg(test)]
+mod tests;

@@ -340,7 +340,13 @@ pub(super) mod tests {
         };
         let value = Value { made_in: ballot(), stamp_ms: 1, body: Body::Commands(vec![command]) };
         let pvalue = PValue { slot: Slot::Data(1), ballot: ballot(), value: Arc::new(value) };
-        Message::P2a { pvalue, commit: Watermark::default(), sent_at: Time(1), lease: Duration::from_secs(1) }
+        Message::P2a {
+            pvalue,
+            commit: Watermark::default(),
+            sent_at: Time(1),
+            lease: Duration::from_secs(1),
+            may_wait: Arc::default(),
+        }
     }
 
     pub fn heartbeat() -> Message {

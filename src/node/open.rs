@@ -41,6 +41,7 @@ pub(super) fn open(
     let mut journal_options = journal::Options::new(&directory, journal_id(identity));
     // What clients may have in flight bounds it; refusing a batch would stop the node.
     journal_options.queue_bytes_max = u64::MAX;
+    journal_options.delay = crate::host::faults::journal_delay;
     // The first start makes the journal; from then on a missing one is an error, not a node without memory.
     let marker = settings.dir.join("started");
     journal_options.create = !marker.exists();

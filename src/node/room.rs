@@ -3,6 +3,8 @@
 //! It looks ahead: below the reserve, new writes are refused while the journal still has its next segments, so what is under way has a place. On a disk
 //! that is really full the journal waits ([`storage::journal`]), and so does everything that this node would have to persist: the others go on without it.
 //! A master hands over to a member that has room, if there is one. Writes are taken again as soon as there is room.
+//!
+//! A disk that does not answer at all is another matter: nothing needs to be refused, because the others go on without it, but its node is no good master.
 
 use super::Running;
 use super::admin::Asked;
@@ -13,6 +15,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
+/// A disk that has not answered for so long hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(5);
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A master that could not hand over tries again after this.
@@ -28,13 +32,15 @@ pub(super) enum Room {
     Low,
     /// Not even for what is under way.
     None,
+    /// Nobody knows: the disk does not answer.
+    Hung,
 }
 
 impl Room {
     /// What a client hears that wants to write, if there is too little.
     pub(super) fn refusal(self) -> Option<&'static str> {
         match self {
-            Room::Enough => None,
+            Room::Enough | Room::Hung => None,
             Room::Low => Some(
                 "MISCONF the disk of this node is nearly full (disk-reserve); nothing was written. Reads go on, and writes again as soon as there \
                  is room; other nodes may have some",
@@ -48,8 +54,8 @@ impl Room {
 }
 
 /// What a client hears that wants to read when more waits for room than the node keeps in memory.
-pub(super) const TOO_FAR_BEHIND: &str = "MISCONF the disk of this node has been full for so long that it is too far behind to answer; nothing was done, connect to \
-                                         another node, and make room on this one's disk";
+pub(super) const TOO_FAR_BEHIND: &str = "MISCONF the disk of this node has been full, or has hung, for so long that it is too far behind to answer; nothing was done, connect to \
+                                         another node, and look after this one's disk";
 
 /// Looks again and again until the task is dropped.
 pub(super) async fn watch(node: Rc<Running>, directory: PathBuf, reserve: u64) {
@@ -58,7 +64,8 @@ pub(super) async fn watch(node: Rc<Running>, directory: PathBuf, reserve: u64) {
         let room = look(&node, &directory, reserve);
         if node.room.replace(room) != room {
             match room {
-                Room::Enough => info!("there is room on the disk again; writes are taken"),
+                Room::Enough => info!("the disk answers and has room again; writes are taken"),
+                Room::Hung => error!("the disk does not answer; the others go on without it"),
                 Room::Low => error!(reserve, "the disk is nearly full (disk-reserve); writes are refused"),
                 Room::None => {
                     let failure = node.core.borrow().disk_full().map(|failure| failure.to_string());
@@ -77,6 +84,9 @@ pub(super) async fn watch(node: Rc<Running>, directory: PathBuf, reserve: u64) {
 fn look(node: &Running, directory: &Path, reserve: u64) -> Room {
     if node.core.borrow().disk_full().is_some() {
         return Room::None;
+    }
+    if node.core.borrow().disk_silent_for() >= HANGS_AFTER {
+        return Room::Hung;
     }
     match rustix::fs::statvfs(directory) {
         Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < reserve => Room::Low,
@@ -106,17 +116,17 @@ impl Running {
                 with_room.push(id);
             }
         }
-        let can_write = with_room.len() + usize::from(self.room.get() != Room::None);
+        let can_write = with_room.len() + usize::from(matches!(self.room.get(), Room::Enough | Room::Low));
         if can_write <= voters.len() / 2 {
             return;
         }
         for to in with_room {
             match self.ask_master(|ticket| Message::Transfer { to: Some(to), ticket }).await {
                 Asked::Answered(Ok(_)) => {
-                    return info!(%to, "no room on the disk: handed the mastership over");
+                    return info!(%to, "trouble with the disk: handed the mastership over");
                 }
                 Asked::Answered(Err(error)) => {
-                    warn!(%to, ?error, "no room on the disk, but cannot hand over")
+                    warn!(%to, ?error, "trouble with the disk, but cannot hand over")
                 }
                 Asked::NoMaster | Asked::Lost => {}
             }

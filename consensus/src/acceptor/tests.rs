@@ -23,7 +23,11 @@ fn accept(acceptor: &mut Acceptor, ballot: Ballot) -> Outputs {
     let from = Address { node: ballot.leader, role: RoleId::Commander(ballot, Slot::Data(1)) };
     let lease = Duration::from_secs(1);
     let commit = Watermark::default();
-    acceptor.on_message(from, Message::P2a { pvalue, commit, sent_at: Time(0), lease }, NOW)
+    acceptor.on_message(
+        from,
+        Message::P2a { pvalue, commit, sent_at: Time(0), lease, may_wait: Arc::default() },
+        NOW,
+    )
 }
 
 fn handed_over(acceptor: &mut Acceptor, ballot: Ballot) -> usize {

@@ -2,10 +2,11 @@
 //!
 //! Here it takes over what it inherited, proposes, and hears what became of it: L1 (a slot is proposed once, never below the phase-1 watermark) and R2 (inside
 //! the window) are asserted where it proposes. Beside that it keeps its lease alive (`pulse`), announces what is decided (`announce`),
-//! tells readers how far they must be (`reads`), and changes the member set (`change`).
+//! tells readers how far they must be (`reads`), says whose disk may take its time (`haste`), and changes the member set (`change`).
 
 mod announce;
 mod change;
+mod haste;
 mod pulse;
 mod reads;
 
@@ -20,6 +21,7 @@ use crate::role::{Outputs, Spawn};
 use crate::types::{Ballot, NodeId, Now, Slot, Time};
 use crate::value::{Body, Command, Origin, Value};
 use crate::view::View;
+use haste::Haste;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ pub(super) struct Reign {
     pub(super) view: Arc<View>,
     pub(super) targets: Arc<[NodeId]>,
     pub(super) hearing: Hearing,
+    haste: Haste,
     since: Time,
     heartbeat_at: Time,
     heartbeat_seq: u64,
@@ -98,6 +101,7 @@ impl Leader {
             transfer: None,
             targets: view.followers().collect(),
             hearing: Hearing::new(&view, now.at),
+            haste: Haste::new(self.me.node, &view, now.at),
             view,
             since: now.at,
             heartbeat_at: now.at,
@@ -149,6 +153,7 @@ impl Leader {
             self.count_grant(*voter, *sent_at, now);
         }
         let State::Leading(reign) = &mut self.state else { return out };
+        reign.haste.decided(&reign.view, grants, now.at);
         match slot {
             Slot::Data(number) => {
                 reign.proposer.decide(number, value.clone());
@@ -244,8 +249,9 @@ impl Leader {
             if commands.iter().any(|command| command.id.origin.node != self.me.node) {
                 reign.urgent_through = slot;
             }
+            let may_wait = reign.haste.may_wait(&reign.view, now.at);
             let value = Arc::new(self.value(ballot, Body::Commands(commands), now));
-            self.command(data(slot), value, out);
+            self.command_with(data(slot), value, may_wait, out);
         }
     }
 
@@ -253,8 +259,13 @@ impl Leader {
         Value { made_in, stamp_ms: self.clock.stamp(now, self.config.pull_ppm), body }
     }
 
-    /// Starts a commander.
+    /// Starts a commander; every acceptor hurries.
     fn command(&mut self, slot: Slot, value: Arc<Value>, out: &mut Outputs) {
+        self.command_with(slot, value, Arc::default(), out);
+    }
+
+    /// Starts a commander; these acceptors may take their time.
+    fn command_with(&mut self, slot: Slot, value: Arc<Value>, may_wait: Arc<[NodeId]>, out: &mut Outputs) {
         let commit = self.commit();
         let State::Leading(reign) = &mut self.state else { return };
         let ballot = reign.proposer.ballot;
@@ -270,7 +281,7 @@ impl Leader {
             self.config.clone(),
             pvalue,
             reign.view.clone(),
-            reign.targets.clone(),
+            (reign.targets.clone(), may_wait),
             commit,
         );
         out.spawns.push(Spawn::Commander(Box::new(commander)));

@@ -201,7 +201,8 @@ impl Scene {
             6 | 7 => {
                 let (pvalue, commit) = (self.pvalue(dice, bold), self.watermark(dice, bold));
                 let (sent_at, lease) = (dice.time(bold), dice.duration(bold));
-                (RoleId::Acceptor, Message::P2a { pvalue, commit, sent_at, lease })
+                let may_wait = (0..dice.number(false) % 4).map(|_| dice.node(bold)).collect();
+                (RoleId::Acceptor, Message::P2a { pvalue, commit, sent_at, lease, may_wait })
             }
             8 | 9 => {
                 let promised = if dice.coin() { ballot } else { self.ballot(dice, bold) };

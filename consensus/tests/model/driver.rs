@@ -194,7 +194,7 @@ impl Model {
                 continue;
             }
             let pvalue = PValue { slot, ballot: id, value: value.clone() };
-            let (view, to) = (known.current.clone(), targets.clone());
+            let (view, to) = (known.current.clone(), (targets.clone(), Arc::default()));
             let mut commander = Commander::new(id.leader, self.config.clone(), pvalue, view, to, commit);
             for Envelope { from, to, role, message } in commander.start(NOW).sends {
                 let to = mask(to.nodes());

@@ -95,6 +95,7 @@ impl Journal {
             write_bytes_max: options.write_bytes_max,
             barrier_after: options.barrier_after,
             try_again_after: options.try_again_after,
+            delay: options.delay,
             requests,
             backlog: VecDeque::new(),
             completions: completion_sender,

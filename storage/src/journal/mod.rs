@@ -157,6 +157,8 @@ pub struct Options {
     pub barrier_after: Option<Duration>,
     /// How long a full disk is left alone before the next try.
     pub try_again_after: Duration,
+    /// For tests: how much longer each write takes.
+    pub delay: fn() -> Duration,
 }
 
 impl Options {
@@ -173,6 +175,7 @@ impl Options {
             write_bytes_max: 4 << 20,
             barrier_after: Some(Duration::from_millis(100)),
             try_again_after: Duration::from_millis(200),
+            delay: || Duration::ZERO,
         }
     }
 }

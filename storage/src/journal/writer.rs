@@ -69,6 +69,7 @@ pub(super) struct Writer {
     pub(super) write_bytes_max: usize,
     pub(super) barrier_after: Option<Duration>,
     pub(super) try_again_after: Duration,
+    pub(super) delay: fn() -> Duration,
     pub(super) requests: Receiver<Request>,
     /// Requests that came while the thread waited for room.
     pub(super) backlog: VecDeque<Request>,
@@ -209,6 +210,10 @@ impl Writer {
     fn commit(&mut self) -> Result<(), AppendError> {
         self.check_poison()?;
         self.progress.barrier_due = true;
+        let delay = (self.delay)();
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
         self.commit_when_there_is_room()
     }
 

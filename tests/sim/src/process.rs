@@ -17,13 +17,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use storage::machine::Undo;
 
+/// How much longer a sync takes that nobody is in a hurry for, at most.
+const UNHURRIED_MAX: u64 = 5 * MS;
 /// More deadlines than this at one instant are a busy loop.
 const TIMEOUTS_MAX: u32 = 10_000;
 
 impl World {
     /// Does what a role wants done.
     pub(crate) fn perform(&mut self, id: NodeId, role: RoleId, outputs: Outputs) {
-        let Outputs { persist, sends, spawns, retires: _, calls } = outputs;
+        let Outputs { persist, may_wait, sends, spawns, retires: _, calls } = outputs;
         for spawn in &spawns {
             if let Spawn::Commander(commander) = spawn
                 && let Slot::Data(slot) = commander.slot()
@@ -46,16 +48,15 @@ impl World {
         match (gate, self.hosts.get_mut(&id)) {
             _ if sends.is_empty() && spawns.is_empty() => {}
             (Some(position), Some(host)) => {
-                // A disk that does not answer is full, and the host does what it does then.
-                let (is_full, is_durable) = (host.stalled_until > self.now, host.disk.is_promise_durable());
-                let leaves = |envelope: &Envelope| is_full && may_leave_early(&envelope.message, is_durable);
+                let is_durable = host.disk.is_promise_durable();
+                let leaves = |envelope: &Envelope| may_leave_early(&envelope.message, is_durable);
                 let (early, sends) = sends.into_iter().partition(leaves);
                 host.disk.wait(Waiting { position, role, sends, spawns });
                 self.release(id, early, Vec::new());
             }
             _ => self.release(id, sends, spawns),
         }
-        self.sync(id);
+        self.sync(id, may_wait);
         self.set_timer(id);
     }
 
@@ -111,7 +112,8 @@ impl World {
         });
     }
 
-    fn sync(&mut self, id: NodeId) {
+    /// Begins to make durable what is not yet. What may wait takes a few milliseconds longer, as on a real host.
+    fn sync(&mut self, id: NodeId, may_wait: bool) {
         let Some(host) = self.hosts.get_mut(&id) else { return };
         if !host.disk.start_sync() {
             return;
@@ -120,6 +122,9 @@ impl World {
         let mut delay = self.rng.between(10, self.swarm.sync_max);
         if self.rng.chance(self.swarm.sync_slow) {
             delay = (delay * 100).min(2 * SECOND);
+        }
+        if may_wait {
+            delay += self.rng.between(1, UNHURRIED_MAX);
         }
         self.at(delay.max(stalled), Event::Synced(id, life));
     }
@@ -144,7 +149,7 @@ impl World {
         for Waiting { sends, spawns, .. } in released {
             self.release(id, sends, spawns);
         }
-        self.sync(id);
+        self.sync(id, false);
         self.set_timer(id);
     }
 

@@ -13,7 +13,7 @@ use warlock_consensus::*;
 
 impl World {
     pub(super) fn perform(&mut self, id: NodeId, role: RoleId, outputs: Outputs) {
-        let Outputs { persist, sends, spawns, calls, retires: _ } = outputs;
+        let Outputs { persist, sends, spawns, calls, may_wait: _, retires: _ } = outputs;
         for call in calls {
             self.call(id, call);
         }
