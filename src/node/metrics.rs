@@ -123,7 +123,7 @@ impl Probed for Running {
         }
         page.gauge(
             "warlock_disk_low",
-            "1 while this node refuses writes because its disk is nearly full.",
+            "1 while the disk of this node is nearly full, so that it refuses writes, or does not answer.",
             flag(self.room.get() != super::room::Room::Enough),
         );
         if let Some(face) = self.face.get() {
