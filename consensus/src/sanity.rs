@@ -229,3 +229,42 @@ impl Message {
 fn is_adopted_sane(adopted: &Adopted) -> bool {
     adopted.ballot.is_sane() && adopted.watermark.is_sane()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{ClockReport, PValue};
+    use crate::types::{Ballot, NodeId};
+    use crate::value::{Body, Value};
+    use crate::view::ViewState;
+    use std::sync::Arc;
+
+    /// A report of phase 1 with these slots among the accepted values, and this one in the place of the reconfiguration.
+    fn report(accepted: &[Slot], reconfig: Slot) -> P1b {
+        let ballot = Ballot { view: 1, round: 1, leader: NodeId(1) };
+        let value = |slot| PValue {
+            slot,
+            ballot,
+            value: Arc::new(Value { made_in: ballot, stamp_ms: 1, body: Body::Noop }),
+        };
+        P1b {
+            ballot,
+            promised: ballot,
+            from_slot: 1,
+            watermark: 0,
+            accepted: accepted.iter().copied().map(value).collect(),
+            more_from: None,
+            reconfig: Some(value(reconfig)),
+            view: ViewState::unknown(),
+            clock: ClockReport { master: ballot, stamp_ms: 1, estimate_ms: 1, is_monotonic: true },
+        }
+    }
+
+    #[test]
+    fn nobody_makes_a_leader_fill_a_longer_gap_than_an_acceptor_can_leave() {
+        let (last, beyond) = (Slot::Data(ACCEPT_AHEAD_LIMIT), Slot::Data(ACCEPT_AHEAD_LIMIT + 1));
+        assert!(report(&[last], Slot::Reconfig(2)).is_sane());
+        assert!(!report(&[last, beyond], Slot::Reconfig(2)).is_sane());
+        assert!(!report(&[last], beyond).is_sane(), "a data slot in the place of a reconfiguration");
+    }
+}

@@ -401,7 +401,7 @@ impl<B: Backend> Core<B> {
 
     /// How long the disk has not answered, although something waits for it.
     #[must_use]
-    pub fn disk_silent_for(&self) -> Duration {
+    pub fn disk_silent_for(&mut self) -> Duration {
         self.durability.silent_for()
     }
 

@@ -99,6 +99,8 @@ pub struct Durability {
     refused: Option<SubmitError>,
     /// The batch that is the last checkpoint.
     checkpoint: u64,
+    /// More may not wait for the disk, about.
+    pub(super) backlog_bytes_max: u64,
 }
 
 fn gate_of(role: RoleId) -> usize {
@@ -143,6 +145,7 @@ impl Durability {
             is_full: false,
             refused: None,
             checkpoint: 0,
+            backlog_bytes_max: BACKLOG_BYTES_MAX,
         };
         for record in records {
             durability.fold.apply(record);
@@ -224,13 +227,22 @@ impl Durability {
     /// Parts what may leave at once from what must wait for the disk.
     #[must_use]
     pub fn part(&self, sends: Vec<Envelope>) -> (Vec<Envelope>, Vec<Envelope>) {
-        let is_promise_durable = self.promise_gate <= self.synced && self.silent_for() < HANGS_AFTER;
+        let is_promise_durable = self.promise_gate <= self.synced && self.stuck_for() < HANGS_AFTER;
         sends.into_iter().partition(|envelope| may_leave_early(&envelope.message, is_promise_durable))
     }
 
-    /// How long the disk has not answered, although something waits for it. A full disk is not silent.
+    /// How long the disk has not answered, although something waits for it. To be asked between turns: it looks, because nobody is woken for what the
+    /// journal's thread answers itself.
     #[must_use]
-    pub fn silent_for(&self) -> Duration {
+    pub fn silent_for(&mut self) -> Duration {
+        if self.found.is_none() {
+            self.found = self.log.poll();
+        }
+        if self.found.is_some() { Duration::ZERO } else { self.stuck_for() }
+    }
+
+    /// The same, as far as this turn knows. A full disk does not hang.
+    fn stuck_for(&self) -> Duration {
         let since = self.stuck_since.filter(|_| !self.is_full);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -371,7 +383,7 @@ impl Durability {
     /// Whether so much waits for the disk, be it full, hung or too slow, that this node takes in nothing more.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
-        self.log.queued_bytes() > BACKLOG_BYTES_MAX
+        self.log.queued_bytes() > self.backlog_bytes_max
     }
 
     /// Whether a message which would have to be persisted is better lost: its sender sends it again.

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use storage::journal::{Journal, Options};
 use storage::machine::Machine;
@@ -27,6 +28,14 @@ const ME: NodeId = NodeId(2);
 const BALLOT: Ballot = Ballot { view: 1, round: 1, leader: MASTER };
 /// What is not in a hurry waits so long at most.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Held by a test whose disk hangs. The others wait for it, too: it is the same for all.
+static DISK: Mutex<()> = Mutex::new(());
+
+fn wait_for_the_disk() -> Duration {
+    drop(DISK.lock().unwrap_or_else(PoisonError::into_inner));
+    Duration::ZERO
+}
 
 fn at(millis: u64) -> Now {
     Now { at: Time(1_000 * millis), wall_ms: 1_000_000 + millis }
@@ -55,6 +64,7 @@ impl Follower {
         let options = Options {
             create: true,
             segment_bytes: 1 << 20,
+            delay: wait_for_the_disk,
             ..Options::new(dir.path().join("journal"), [7; 16])
         };
         let journal = Journal::open(options, |_| Ok(()), wake).unwrap();
@@ -194,4 +204,28 @@ async fn a_heartbeat_is_answered_while_something_may_wait() {
     follower.propose(2, 1, true, at(2));
     follower.beat(1, at(3));
     assert_eq!(follower.core.durability.deadline(), Some(at(2).at.plus(PATIENCE)), "and that waits on");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_disk_that_hangs_is_bounded() {
+    let mut follower = Follower::start().await;
+    follower.core.durability.backlog_bytes_max = 10_000;
+    let disk = DISK.lock().unwrap_or_else(PoisonError::into_inner);
+    for slot in 2..1_000 {
+        follower.propose(slot, slot - 1, false, at(slot));
+    }
+    assert!(follower.core.falls_behind());
+    let taken = follower.core.ledger.applied();
+    assert!((50..500).contains(&taken), "{taken} slots were taken");
+    assert!(follower.core.disk_silent_for() > Duration::ZERO);
+    drop(disk);
+    for slot in 2..=taken {
+        assert_eq!(follower.answer().await, slot, "what was taken is answered");
+    }
+    // Without a turn: who asks sees that the disk has answered, which the journal's thread tells right behind the answers.
+    let asked = std::time::Instant::now();
+    while follower.core.disk_silent_for() > Duration::ZERO {
+        assert!(asked.elapsed() < Duration::from_secs(20), "the disk has answered");
+        std::thread::yield_now();
+    }
 }

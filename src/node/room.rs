@@ -17,8 +17,6 @@ use tracing::{debug, error, info, warn};
 
 /// A disk that has not answered for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
-/// Within this time the node has had a turn.
-const A_MOMENT: Duration = Duration::from_millis(50);
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A master that could not hand over tries again after this.
@@ -63,11 +61,6 @@ pub(super) const TOO_FAR_BEHIND: &str = "MISCONF the disk of this node has been 
 pub(super) async fn watch(node: Rc<Running>, directory: PathBuf, reserve: u64) {
     let mut hand_over_at = Instant::now();
     loop {
-        if node.core.borrow().disk_silent_for() >= HANGS_AFTER {
-            // Perhaps nobody has looked: a follower is not woken for what its journal's thread answers.
-            node.wake.notify_one();
-            tokio::time::sleep(A_MOMENT).await;
-        }
         let room = look(&node, &directory, reserve);
         if node.room.replace(room) != room {
             match room {
@@ -92,7 +85,7 @@ fn look(node: &Running, directory: &Path, reserve: u64) -> Room {
     if node.core.borrow().disk_full().is_some() {
         return Room::None;
     }
-    if node.core.borrow().disk_silent_for() >= HANGS_AFTER {
+    if node.core.borrow_mut().disk_silent_for() >= HANGS_AFTER {
         return Room::Hung;
     }
     match rustix::fs::statvfs(directory) {
