@@ -58,6 +58,25 @@ pub fn restore(
     Ok(Reborn { slot, undecided: 0, old: None })
 }
 
+/// What the files of a stopped node hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// The slot of the last value.
+    pub slot: u64,
+    /// How many of the last values the node had accepted without knowing them decided.
+    pub undecided: u64,
+}
+
+/// What the node in `directory` would bring into a new cluster. A node may have applied more than its own disk held when it crashed, because the disks of
+/// the others had it; so this is what directories are compared by.
+///
+/// # Errors
+/// When the directory holds no node, is in use, or is damaged.
+pub fn held(directory: &Path) -> Result<Held, Box<dyn Error>> {
+    let (loaded, undecided) = everything(directory, &NodeIdentity::read(directory)?)?;
+    Ok(Held { slot: loaded.slot, undecided })
+}
+
 /// Makes a new cluster of one of what the node in `directory` has; its old files are put aside.
 ///
 /// # Errors

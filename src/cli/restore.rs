@@ -59,14 +59,14 @@ pub struct RecoverFlags {
     /// Make a new cluster of one of what this node has. The only kind of recovery there is.
     #[arg(long, required = true)]
     force_new_cluster: bool,
-    /// Do it; without it only the warning is shown.
+    /// Do it; without it the command only warns and says how far the directory is.
     #[arg(long)]
     yes: bool,
 }
 
 const WARNING: &str = "\
-This gives up the old cluster. Do it only when a majority of its nodes is gone for good, and on ONE node only: the one that is furthest (the highest
-'applied' in WARLOCK STATUS before it stopped).
+This gives up the old cluster. Do it only when a majority of its nodes is gone for good, and on ONE node only: the one whose
+directory is furthest. Without --yes this command only says how far that is.
   - Writes that were acknowledged by nodes that are gone, and that this node never heard of, are LOST.
   - Writes that were never acknowledged may be there.
   - If other old nodes still run, they and this one become two clusters with different data. Stop them first, and never start them again with their
@@ -77,6 +77,13 @@ The old files are put aside, not removed.";
 pub fn recover(flags: &RecoverFlags) -> Outcome {
     note!("{WARNING}");
     if !flags.yes {
+        let held = rebirth::held(&flags.dir)?;
+        say!(
+            "{dir} holds everything up to slot {slot}, the last {undecided} slots of which this node did not know to be decided",
+            dir = flags.dir.display(),
+            slot = held.slot,
+            undecided = held.undecided,
+        );
         return Err("nothing was done; add --yes to go on".into());
     }
     let reborn = rebirth::force_new_cluster(&flags.dir)?;
