@@ -320,6 +320,10 @@ impl<B: Backend> Core<B> {
     }
 
     fn flush(&mut self, now: Now) -> Result<(), Fatal> {
+        // The peers have a longer way to go to their disks than this node.
+        for outbox in self.outboxes.values() {
+            outbox.send_small();
+        }
         self.append(now)?;
         for outbox in self.outboxes.values() {
             outbox.flush();

@@ -19,6 +19,8 @@ const QUEUE_BYTES_MAX: usize = 64 << 20;
 const BULK_FRAMES_MAX: usize = 8;
 /// Frames are gathered into pieces of about this size; one piece is one write. What is longer is large.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
+/// What is not longer is written by the turn itself. To write more takes so long that the journal should begin first.
+const SMALL_BYTES: usize = 1 << 10;
 /// What a slow link with a slow machine at its end takes in a second: a large message is not repeated before this much time for its bytes.
 const SLOW_BYTES_A_SECOND: usize = 4 << 20;
 
@@ -245,6 +247,19 @@ impl Outbox {
         }
     }
 
+    /// Writes what was queued if it is small and nothing else is on its way: it reaches the peer before anybody else is woken.
+    pub fn send_small(&self) {
+        let mut queues = self.queues.borrow_mut();
+        if let Some((piece, None)) = queues.ordinary.front()
+            && piece.len() <= SMALL_BYTES
+            && queues.ordinary.len() == 1
+            && self.shortcut.send_now(piece)
+        {
+            queues.ordinary.clear();
+            queues.ordinary_bytes = 0;
+        }
+    }
+
     /// Lets the writers write what was queued. One call, one write, for everything queued since the last.
     pub fn flush(&self) {
         let queues = self.queues.borrow();
@@ -406,6 +421,44 @@ pub(super) mod tests {
         (0..BULK_FRAMES_MAX).for_each(|_| assert_eq!(outbox.next(Lane::Data).unwrap(), "x"));
         assert!(outbox.has_piece());
         assert!(outbox.next(Lane::Data).is_none() && !outbox.has_piece());
+    }
+
+    #[test]
+    fn only_what_is_small_and_alone_leaves_at_once() {
+        use std::io::Read;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let outbox = Outbox::default();
+        outbox.data.is_up.set(true);
+        let probe = Message::Probe { ballot: ballot() };
+        outbox.push(b"nobody is connected", &probe);
+        outbox.send_small();
+        assert_eq!(outbox.next(Lane::Data).unwrap(), "nobody is connected");
+        outbox.shortcut.open_with(socket);
+        let mut came = [0; 8];
+        outbox.push(b"four", &probe);
+        outbox.push(b"four", &probe);
+        outbox.send_small();
+        assert_eq!(outbox.queued_bytes(), 0);
+        peer.read_exact(&mut came).unwrap();
+        assert_eq!(&came, b"fourfour");
+        // In the middle of a piece of the task, nothing.
+        outbox.push(b"task", &probe);
+        assert_eq!(outbox.next(Lane::Data).unwrap(), "task");
+        outbox.push(b"behind", &probe);
+        outbox.send_small();
+        assert_eq!(outbox.queued_bytes(), 6);
+        outbox.written(Lane::Data);
+        // What is longer is left to the task, and what comes behind it, too.
+        outbox.push(&[0; SMALL_BYTES], &probe);
+        outbox.send_small();
+        assert_eq!(outbox.queued_bytes(), 6 + SMALL_BYTES);
+        outbox.push(&frame(&large_proposal()), &large_proposal());
+        outbox.push(b"behind", &probe);
+        let queued = outbox.queued_bytes();
+        outbox.send_small();
+        assert_eq!(outbox.queued_bytes(), queued);
     }
 
     #[test]

@@ -30,6 +30,21 @@ struct State {
     left: BytesMut,
 }
 
+impl State {
+    /// Writes whole frames unless something of earlier ones is left to write; the link's task writes the rest of what was begun. False: nothing was
+    /// taken. An error is the task's to notice, with the next thing it writes.
+    fn write(&mut self, frames: &[u8]) -> bool {
+        if self.is_task_writing || !self.left.is_empty() {
+            return false;
+        }
+        let written = self.socket.as_mut().map_or(0, |socket| socket.write(frames).unwrap_or(0));
+        if written > 0 {
+            self.left.extend_from_slice(&frames[written..]);
+        }
+        written > 0
+    }
+}
+
 impl Shortcut {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -40,9 +55,13 @@ impl Shortcut {
     /// # Errors
     /// When the socket cannot be shared.
     pub fn open(&self, socket: &tokio::net::TcpStream) -> io::Result<()> {
-        let socket = TcpStream::from(socket.as_fd().try_clone_to_owned()?);
-        *self.state() = State { socket: Some(socket), is_task_writing: false, left: BytesMut::new() };
+        self.open_with(TcpStream::from(socket.as_fd().try_clone_to_owned()?));
         Ok(())
+    }
+
+    /// The same, with a socket of its own.
+    pub(super) fn open_with(&self, socket: TcpStream) {
+        *self.state() = State { socket: Some(socket), is_task_writing: false, left: BytesMut::new() };
     }
 
     /// The link is down.
@@ -54,20 +73,19 @@ impl Shortcut {
     #[must_use]
     pub fn send(&self, frames: &[u8]) -> bool {
         let mut state = self.state();
-        let State { socket, is_task_writing, left } = &mut *state;
-        let Some(socket) = socket.as_mut().filter(|_| !faults::is_cut_off()) else { return false };
-        let mut written = 0;
-        if !*is_task_writing && left.is_empty() {
-            // An error is the task's to notice, with the next thing it writes.
-            written = socket.write(frames).unwrap_or(0);
-        }
-        if written == frames.len() {
+        if state.socket.is_none() || faults::is_cut_off() {
             return false;
         }
-        if written > 0 || left.len() + frames.len() <= LEFT_BYTES_MAX {
-            left.extend_from_slice(&frames[written..]);
+        if !state.write(frames) && state.left.len() + frames.len() <= LEFT_BYTES_MAX {
+            state.left.extend_from_slice(frames);
         }
-        true
+        !state.left.is_empty() || state.is_task_writing
+    }
+
+    /// Sends whole frames if that can begin at once. False: nothing was taken.
+    #[must_use]
+    pub fn send_now(&self, frames: &[u8]) -> bool {
+        self.state().write(frames)
     }
 
     /// Whether the journal's thread left something to write.
@@ -101,7 +119,7 @@ mod tests {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         socket.set_nonblocking(true).unwrap();
         let shortcut = Shortcut::default();
-        shortcut.state().socket = Some(socket);
+        shortcut.open_with(socket);
         (shortcut, listener.accept().unwrap().0)
     }
 
@@ -120,6 +138,23 @@ mod tests {
         shortcut.close();
         assert!(!shortcut.send(b"lost"), "a link that is down takes nothing");
         assert_eq!(peer.read(&mut [0; 8]).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_can_begin_at_once_is_taken_and_nothing_else() {
+        let (shortcut, mut peer) = link();
+        assert!(shortcut.send_now(b"one"));
+        assert_eq!(shortcut.next(|| Some(Bytes::from_static(b"piece"))).unwrap(), "piece");
+        assert!(!shortcut.send_now(b"torn"), "the task is in the middle of a piece");
+        assert!(shortcut.send(b"left"));
+        shortcut.written();
+        assert!(!shortcut.send_now(b"overtakes"), "what was left comes first");
+        assert_eq!(shortcut.next(|| None).unwrap(), "left");
+        shortcut.written();
+        assert!(shortcut.send_now(b"two"));
+        assert_eq!(read(&mut peer, 6), b"onetwo");
+        shortcut.close();
+        assert!(!shortcut.send_now(b"lost"), "a link that is down takes nothing");
     }
 
     #[test]
@@ -148,5 +183,8 @@ mod tests {
         assert!(taken > 0);
         assert_eq!(left, frame[taken..]);
         assert_eq!(read(&mut peer, taken), frame[..taken]);
+        let (shortcut, _peer) = link();
+        assert!(shortcut.send_now(&frame), "it has begun");
+        assert!(shortcut.has_left());
     }
 }
