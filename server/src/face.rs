@@ -1,5 +1,6 @@
 //! All connections of a node, and the way from an answer to its connection.
 
+use crate::breath::{Breath, Standing};
 use crate::config::Tunable;
 use crate::connection::{self, Connection};
 use crate::engine::{Answer, Engine, Ticket};
@@ -111,15 +112,11 @@ pub struct Face {
     answered: RefCell<Vec<Rc<Connection>>>,
     /// When an attack was last written to the log.
     warned: Cell<Option<Instant>>,
-    /// How many requests are still taken before the node's next turn.
-    breath: Cell<usize>,
+    /// How many requests are still taken before the node's next turn, and who waits for it.
+    breath: Breath,
     /// When the clock was last looked at: clocks cost, and requests are short.
     looked_at: Cell<Instant>,
 }
-
-/// Requests that are taken between two turns of the node, at most. Node and clients share one thread: if thousands of clients send at once, the
-/// node's own business (the pulse of its lease above all) must not wait until all of them were served.
-const BREATH: usize = 2_048;
 
 /// A byte as MONITOR shows it.
 fn show_byte(line: &mut String, byte: u8) {
@@ -163,7 +160,7 @@ impl Face {
             monitors: RefCell::default(),
             answered: RefCell::default(),
             warned: Cell::new(None),
-            breath: Cell::new(BREATH),
+            breath: Breath::default(),
             looked_at: Cell::new(Instant::now()),
         });
         face.listen_to_keys();
@@ -226,6 +223,7 @@ impl Face {
         tokio::task::spawn_local(async move {
             connection::serve(stream, &connection).await;
             face.connections.borrow_mut().remove(&id);
+            face.is_done(&connection);
             face.set_monitor(id, false);
             connection.unsubscribe();
             face.engine().closed(id);
@@ -413,17 +411,39 @@ impl Face {
 
     /// The node takes a turn: behind it, so many requests more are taken.
     pub fn breathe(&self) {
-        self.breath.set(BREATH);
+        self.breath.refill();
+        self.call_next();
     }
 
-    /// Whether a request may be taken now. If not, the node has been asked for a turn.
-    pub(crate) fn take_breath(&self) -> bool {
-        let left = self.breath.get();
-        self.breath.set(left.saturating_sub(1));
-        if left == 0 {
+    /// Whether a connection may take a request now. If not, the node has been asked for a turn, and the connection will be called.
+    pub(crate) fn take_breath(&self, connection: &Connection) -> bool {
+        let may_take = self.breath.take(connection.id, &connection.standing);
+        if !may_take {
             self.engine().nudge();
         }
-        left > 0
+        may_take
+    }
+
+    /// A connection has taken what it could, or is gone: if it had been called, the next one is.
+    pub(crate) fn is_done(&self, connection: &Connection) {
+        if connection.standing.get() != Standing::Called {
+            return;
+        }
+        connection.standing.set(Standing::Outside);
+        if !self.call_next() && self.breath.is_waited_for() {
+            self.engine().nudge();
+        }
+    }
+
+    fn call_next(&self) -> bool {
+        while let Some(id) = self.breath.next() {
+            if let Some(connection) = self.connection(id) {
+                connection.standing.set(Standing::Called);
+                connection.wake();
+                return true;
+            }
+        }
+        false
     }
 
     // ---- CLIENT PAUSE ----

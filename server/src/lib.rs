@@ -3,6 +3,7 @@
 //! A [`Face`] takes connections and hands what clients want to an [`Engine`], the node behind it. Everything runs on the node's one thread: a read
 //! on the master is answered without leaving the connection's task.
 
+mod breath;
 pub mod commands;
 pub mod config;
 mod connection;

@@ -26,6 +26,7 @@ pub use places::{Exec, Read};
 pub use serve::serve;
 pub use state::{Replies, State};
 
+use crate::breath::Standing;
 use crate::commands::{self, Behind, Effect, InMulti, OwnCommand, Paused};
 use crate::engine::Ticket;
 use crate::face::Face;
@@ -99,6 +100,8 @@ pub struct Connection {
     writer: RefCell<Weak<OwnedWriteHalf>>,
     /// The connection's task has done everything, and waits for the next request.
     is_resting: Cell<bool>,
+    /// Among those whose requests wait for the node's next turn.
+    pub(crate) standing: Cell<Standing>,
     /// Replies of this turn wait for its end.
     pub(crate) is_answered: Cell<bool>,
 }
@@ -124,6 +127,7 @@ impl Connection {
             wake: Notify::new(),
             writer: RefCell::default(),
             is_resting: Cell::new(false),
+            standing: Cell::default(),
             is_answered: Cell::new(false),
         }
     }
@@ -181,6 +185,7 @@ impl Connection {
         self.face.engine().begin_requests();
         let outcome = self.take_requests();
         self.face.engine().end_requests();
+        self.face.is_done(self);
         outcome
     }
 
@@ -194,7 +199,7 @@ impl Connection {
                 return Ok(());
             }
             state.is_out_of_breath =
-                (state.held.is_some() || !state.input.is_empty()) && !self.face.take_breath();
+                (state.held.is_some() || !state.input.is_empty()) && !self.face.take_breath(self);
             if state.is_out_of_breath {
                 return Ok(());
             }

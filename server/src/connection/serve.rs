@@ -80,9 +80,10 @@ async fn serve_until_end(
             // While a command waits, its client is listened to: a wait ends when its client is gone.
             let listens = state.is_blocked && state.input.len() < BLOCKED_INPUT_BYTES_MAX;
             let is_full = state.is_full(connection);
-            let wants_read = !state.is_closing && (listens || !is_full);
+            // Whoever stands in line for the node's next turn is called.
+            let wants_read = !state.is_closing && !state.is_out_of_breath && (listens || !is_full);
             let reads_on = state.next_read(connection).is_some();
-            let goes_on = (was_full && !is_full) || reads_on || (state.is_out_of_breath && !state.is_closing);
+            let goes_on = (was_full && !is_full) || reads_on;
             let wants_write = !state.places.output.is_empty();
             let goes_on = goes_on || (!wants_write && connection.can_push(&state));
             connection.is_resting.set(wants_read && !is_full && !wants_write && !goes_on);

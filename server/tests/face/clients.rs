@@ -1,6 +1,8 @@
 //! CLIENT, and what protects a node from its clients. Texts were compared with those of Redis 7.0.15.
 
 use crate::lone::with_face;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use warlock_server::Settings;
 
@@ -182,6 +184,66 @@ fn the_node_takes_its_turns_however_much_its_clients_ask() {
         }
         let turns = served.engine.turns.get() - before;
         assert!(turns >= 2 * requests / 2_048, "only {turns} turns");
+    });
+}
+
+#[test]
+fn a_crowd_is_served_in_turn_although_some_of_it_go_away() {
+    const CROWD: usize = 200;
+    const PIPELINE: usize = 64; // together far more than is taken between two turns
+    with_face(Settings::default(), async |served| {
+        let rounds = Rc::new(RefCell::new([0; CROWD]));
+        let mut clients = Vec::new();
+        for _ in 0..CROWD {
+            clients.push(served.client().await);
+        }
+        let mut tasks = tokio::task::JoinSet::new();
+        for (number, mut client) in clients.into_iter().enumerate() {
+            let rounds = rounds.clone();
+            tasks.spawn_local(async move {
+                while rounds.borrow().iter().sum::<usize>() < 20 * CROWD {
+                    client.send_times("PING", PIPELINE).await;
+                    if number % 10 == 0 && rounds.borrow()[number] == number % 7 {
+                        return; // while it stands in line
+                    }
+                    for _ in 0..PIPELINE {
+                        assert_eq!(client.receive().await, "+PONG");
+                    }
+                    rounds.borrow_mut()[number] += 1;
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+        let rounds = rounds.borrow();
+        let stayed = || (0..CROWD).filter(|number| number % 10 != 0).map(|number| rounds[number]);
+        let (least, most) = (stayed().min().unwrap(), stayed().max().unwrap());
+        assert!(least * 3 >= most * 2, "some had {most} rounds and some {least}: {rounds:?}");
+    });
+}
+
+#[test]
+fn who_is_killed_in_line_does_not_hold_up_those_behind() {
+    with_face(Settings::default(), async |served| {
+        let (mut many, mut killer) = (served.client().await, served.client().await);
+        let (mut killed, mut last) = (served.client().await, served.client().await);
+        let id = killed.ask("CLIENT ID").await;
+        for client in [&mut many, &mut killer, &mut last] {
+            client.talk("PING -> +PONG").await;
+        }
+        // More than is taken before a turn, so that all of these stand in line, in this order.
+        let count = 2_060;
+        many.send_times("PING", count).await;
+        killer.send_times(&format!("CLIENT KILL ID {}", &id[1..]), 1).await;
+        killed.send_times("PING", 1).await;
+        last.send_times("PING", 1).await;
+        assert_eq!(last.receive().await, "+PONG");
+        assert_eq!(killer.receive().await, ":1");
+        assert!(killed.is_closed().await);
+        for _ in 0..count {
+            assert_eq!(many.receive().await, "+PONG");
+        }
     });
 }
 

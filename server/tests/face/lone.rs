@@ -205,6 +205,11 @@ impl Client {
         self.send_words(&words).await;
     }
 
+    /// Sends the same request many times, in one write.
+    pub async fn send_times(&mut self, command: &str, times: usize) {
+        self.stream.get_mut().write_all(format!("{command}\r\n").repeat(times).as_bytes()).await.unwrap();
+    }
+
     pub async fn send_words(&mut self, words: &[&[u8]]) {
         self.try_send_words(words).await.unwrap();
     }
