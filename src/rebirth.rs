@@ -14,6 +14,7 @@ use crate::snapshots::{Loaded, Snapshots};
 use consensus::{Condition, Config, Durable, Ledger, Member, NodeId, View, ViewState};
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,12 +30,29 @@ const STORE_CACHE: u64 = 16 << 20;
 /// What was made.
 #[derive(Debug)]
 pub struct Reborn {
-    /// The slot of the last value that is in it.
-    pub slot: u64,
-    /// How many of the last values this node had accepted without knowing them decided.
-    pub undecided: u64,
+    /// What is in it.
+    pub held: Held,
     /// Where the old files are, if there were any.
     pub old: Option<PathBuf>,
+}
+
+/// What the files of a stopped node hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// The slot of the last value.
+    pub slot: u64,
+    /// How many of the last values the node had accepted without knowing them decided.
+    pub undecided: u64,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Held { slot, undecided } = self;
+        write!(
+            f,
+            "everything up to slot {slot}, the last {undecided} slots of which this node did not know to be decided"
+        )
+    }
 }
 
 /// Makes `directory` a new cluster of one with the data of a backup.
@@ -55,16 +73,7 @@ pub fn restore(
     let loaded = Loaded::read(backup)?;
     let slot = loaded.slot;
     found(loaded, directory, contact, secret)?.write(directory)?;
-    Ok(Reborn { slot, undecided: 0, old: None })
-}
-
-/// What the files of a stopped node hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// The slot of the last value.
-    pub slot: u64,
-    /// How many of the last values the node had accepted without knowing them decided.
-    pub undecided: u64,
+    Ok(Reborn { held: Held { slot, undecided: 0 }, old: None })
 }
 
 /// What the node in `directory` would bring into a new cluster. A node may have applied more than its own disk held when it crashed, because the disks of
@@ -109,7 +118,7 @@ pub fn force_new_cluster(directory: &Path) -> Result<Reborn, Box<dyn Error>> {
     fs::rename(unfinished.join("snapshots"), directory.join("snapshots"))?;
     fs::remove_dir(&unfinished)?;
     new.write(directory)?;
-    Ok(Reborn { slot, undecided, old: Some(old) })
+    Ok(Reborn { held: Held { slot, undecided }, old: Some(old) })
 }
 
 /// What a node has: its newest snapshot, what it knows decided behind it, and what it accepted behind that. A client may have heard of the last, too.

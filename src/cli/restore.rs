@@ -45,7 +45,7 @@ pub fn restore(flags: &RestoreFlags) -> Outcome {
         contact.client,
         contact.peer,
         dir = flags.dir.display(),
-        slot = reborn.slot,
+        slot = reborn.held.slot,
     );
     Ok(())
 }
@@ -77,22 +77,11 @@ The old files are put aside, not removed.";
 pub fn recover(flags: &RecoverFlags) -> Outcome {
     note!("{WARNING}");
     if !flags.yes {
-        let held = rebirth::held(&flags.dir)?;
-        say!(
-            "{dir} holds everything up to slot {slot}, the last {undecided} slots of which this node did not know to be decided",
-            dir = flags.dir.display(),
-            slot = held.slot,
-            undecided = held.undecided,
-        );
+        say!("{} holds {}", flags.dir.display(), rebirth::held(&flags.dir)?);
         return Err("nothing was done; add --yes to go on".into());
     }
     let reborn = rebirth::force_new_cluster(&flags.dir)?;
-    say!(
-        "{dir}: a new cluster of one with everything up to slot {slot}, the last {undecided} slots of which this node did not know to be decided",
-        dir = flags.dir.display(),
-        slot = reborn.slot,
-        undecided = reborn.undecided,
-    );
+    say!("{}: a new cluster of one with {}", flags.dir.display(), reborn.held);
     if let Some(old) = reborn.old {
         say!("the old files are in {}", old.display());
     }
