@@ -450,12 +450,15 @@ pub(super) mod tests {
         outbox.send_small();
         assert_eq!(outbox.queued_bytes(), 6);
         outbox.written(Lane::Data);
-        // What is longer is left to the task, and what comes behind it, too.
+        // What is longer is left to the task.
         outbox.push(&[0; SMALL_BYTES], &probe);
         outbox.send_small();
         assert_eq!(outbox.queued_bytes(), 6 + SMALL_BYTES);
+        // And nothing of what comes behind something small is lost.
+        assert_eq!(outbox.next(Lane::Data).unwrap().len(), 6 + SMALL_BYTES);
+        outbox.written(Lane::Data);
+        outbox.push(b"small", &probe);
         outbox.push(&frame(&large_proposal()), &large_proposal());
-        outbox.push(b"behind", &probe);
         let queued = outbox.queued_bytes();
         outbox.send_small();
         assert_eq!(outbox.queued_bytes(), queued);
